@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The engine of a process: one a fabric, shared by every device opened in it. It runs inside post_send and poll_cq of
+ * whichever thread calls, and in the agent thread when the application does not. One turn is bounded.
+ */
+#include "sim/hca/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+__thread int64_t thread_clock_ps __attribute__((tls_model("initial-exec")));
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and engine.users */
+static struct engine *engines;
+
+#define TURN_BUDGET 64u /* packets of one turn */
+
+uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void lock_wait(struct lock *l)
+{
+	for (int i = 0; i < 100; i++) {
+		if (lock_try(l))
+			return;
+		__builtin_ia32_pause();
+	}
+	/* acquire on success pairs with the release of the holder's exchange */
+	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire))
+		futex_call(&l->word, FUTEX_WAIT_PRIVATE, 2, NULL);
+}
+
+/* ---- entering and leaving ---- */
+
+static void run_work(struct engine *e)
+{
+	/* acquire pairs with engine_post's push: the queue pair's new head is seen */
+	struct hca_qp *qp = atomic_exchange_explicit(&e->work, NULL, memory_order_acq_rel);
+
+	while (qp) {
+		struct hca_qp *next = qp->work_next;
+		/* Cleared before running: a post from now on queues it again. */
+		atomic_exchange(&qp->queued, false);
+		requester_run(qp);
+		qp = next;
+	}
+}
+
+void engine_enter(struct engine *e)
+{
+	lock_take(&e->lock);
+}
+
+void engine_leave(struct engine *e)
+{
+	for (;;) {
+		if (atomic_load_explicit(&e->work, memory_order_relaxed))
+			run_work(e);
+		lock_drop(&e->lock);
+		/*
+		 * Ordered behind the release by lock_drop's exchange; pairs with engine_post, which pushes first and
+		 * tries the lock second: one of the two sees the other.
+		 */
+		if (!atomic_load(&e->work) || !lock_try(&e->lock))
+			return;
+	}
+}
+
+void engine_try(struct engine *e)
+{
+	if (!lock_try(&e->lock))
+		return;
+	engine_turn(e, TURN_BUDGET);
+	engine_leave(e);
+}
+
+static void push_work(struct engine *e, struct hca_qp *qp)
+{
+	if (atomic_exchange(&qp->queued, true))
+		return;
+	qp->work_next = atomic_load_explicit(&e->work, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak(&e->work, &qp->work_next, qp))
+		;
+}
+
+void engine_post(struct engine *e, struct hca_qp *qp)
+{
+	if (!atomic_load_explicit(&e->app_alive, memory_order_relaxed))
+		atomic_store_explicit(&e->app_alive, true, memory_order_relaxed);
+	if (unlikely(!lock_try(&e->lock))) {
+		push_work(e, qp);
+		if (!lock_try(&e->lock))
+			return; /* the holder will see the work list after it has dropped the lock */
+	}
+	requester_run(qp);
+	engine_leave(e);
+	if (unlikely(atomic_load_explicit(&e->deep, memory_order_relaxed)))
+		agent_nudge(e);
+}
+
+/* ---- lists ---- */
+
+void engine_resume_later(struct hca_qp *qp, bool waits_for_ring)
+{
+	if (!waits_for_ring)
+		atomic_store_explicit(&qp->e->more, true, memory_order_relaxed);
+	if (qp->on_resume)
+		return;
+	qp->on_resume = true;
+	qp->resume_next = qp->e->resume;
+	qp->e->resume = qp;
+}
+
+void engine_owe(struct hca_qp *qp)
+{
+	if (qp->on_owe)
+		return;
+	qp->on_owe = true;
+	qp->owe_next = qp->e->owe;
+	qp->e->owe = qp;
+}
+
+void engine_activate(struct hca_qp *qp)
+{
+	if (qp->on_active)
+		return;
+	qp->on_active = true;
+	qp->active_prev = NULL;
+	qp->active_next = qp->e->active;
+	if (qp->active_next)
+		qp->active_next->active_prev = qp;
+	qp->e->active = qp;
+}
+
+void engine_deactivate(struct hca_qp *qp)
+{
+	if (!qp->on_active)
+		return;
+	qp->on_active = false;
+	if (qp->active_next)
+		qp->active_next->active_prev = qp->active_prev;
+	if (qp->active_prev)
+		qp->active_prev->active_next = qp->active_next;
+	else
+		qp->e->active = qp->active_next;
+}
+
+void engine_forget(struct hca_qp *qp)
+{
+	struct engine *e = qp->e;
+
+	run_work(e); /* takes it off the work list; nobody may post on a queue pair that is being destroyed */
+	for (struct hca_qp **p = &e->resume; *p; p = &(*p)->resume_next)
+		if (*p == qp) {
+			*p = qp->resume_next;
+			break;
+		}
+	for (struct hca_qp **p = &e->owe; *p; p = &(*p)->owe_next)
+		if (*p == qp) {
+			*p = qp->owe_next;
+			break;
+		}
+	qp->on_resume = qp->on_owe = false;
+	engine_deactivate(qp);
+}
+
+static void run_resume(struct engine *e)
+{
+	struct hca_qp *list = e->resume;
+
+	e->resume = NULL;
+	atomic_store_explicit(&e->more, false, memory_order_relaxed);
+	while (list) {
+		struct hca_qp *qp = list;
+		list = qp->resume_next;
+		qp->on_resume = false;
+		qp->stalled = false;
+		requester_run(qp);
+	}
+}
+
+static void run_owe(struct engine *e)
+{
+	struct hca_qp *list = e->owe;
+
+	e->owe = NULL;
+	while (list) {
+		struct hca_qp *qp = list;
+		list = qp->owe_next;
+		qp->on_owe = false;
+		if (!responder_pay(qp))
+			engine_owe(qp);
+	}
+}
+
+/* ---- queue pairs by number ---- */
+
+#define QPN_CHUNK(qpn) ((qpn) / FAB_QP_CHUNK)
+
+struct hca_qp *engine_qp(struct engine *e, uint32_t qpn)
+{
+	if (QPN_CHUNK(qpn) >= FAB_QP_CHUNKS_MAX || !e->qps[QPN_CHUNK(qpn)])
+		return NULL;
+	return e->qps[QPN_CHUNK(qpn)][qpn % FAB_QP_CHUNK];
+}
+
+int engine_qp_set(struct engine *e, uint32_t qpn, struct hca_qp *qp)
+{
+	if (QPN_CHUNK(qpn) >= FAB_QP_CHUNKS_MAX)
+		return ENOSPC;
+	struct hca_qp ***chunk = &e->qps[QPN_CHUNK(qpn)];
+	if (!*chunk)
+		*chunk = calloc(FAB_QP_CHUNK, sizeof(**chunk));
+	if (!*chunk)
+		return ENOMEM;
+	(*chunk)[qpn % FAB_QP_CHUNK] = qp;
+	return 0;
+}
+
+/* ---- a turn ---- */
+
+void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p)
+{
+	count(qp, CTR_TX_PACKETS, p->psn_count);
+	if (unlikely(e->wiretest != NULL))
+		wiretest_publish(e->wiretest, qp->tx, p);
+	else
+		wire_publish(qp->tx);
+}
+
+/* One packet to its queue pair. Only the connected peer is heard. */
+static void dispatch(struct engine *e, struct pkt *p)
+{
+	struct hca_qp *qp = engine_qp(e, p->dst_qpn);
+
+	if (unlikely(!qp))
+		return;
+	enum ibv_qp_state state = qp_state(qp);
+	bool receives = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+	if (unlikely(!receives || qp->attr.dest_qp_num != p->src_qpn || qp->gid_type != p->gid_type)) {
+		count(qp, CTR_RX_DISCARDS, 1);
+		return;
+	}
+	count(qp, CTR_RX_PACKETS, p->psn_count);
+	switch ((enum pkt_op)p->op) {
+	case PKT_SEND:
+	case PKT_WRITE:
+	case PKT_READ_REQ:
+	case PKT_ATOMIC_REQ: responder_request(qp, p); break;
+	case PKT_ACK: completer_ack(qp, p); break;
+	case PKT_NAK: completer_nak(qp, p); break;
+	case PKT_RNR_NAK: completer_rnr(qp, p); break;
+	case PKT_READ_RESP: completer_read(qp, p); break;
+	case PKT_ATOMIC_RESP: completer_atomic(qp, p); break;
+	case PKT_OP_COUNT: break;
+	}
+}
+
+void engine_turn(struct engine *e, unsigned budget)
+{
+	int from;
+
+	while (budget && (from = wire_pending(e->node)) >= 0) {
+		struct pkt *p;
+		while (budget && (p = wire_next(e->node, (uint32_t)from)) != NULL) {
+			dispatch(e, p);
+			wire_consume(e->node, (uint32_t)from);
+			budget--;
+		}
+		if (!wire_has_work(e->node))
+			break;
+	}
+	if (atomic_load_explicit(&e->work, memory_order_relaxed))
+		run_work(e);
+	if (e->resume)
+		run_resume(e);
+	if (e->owe)
+		run_owe(e);
+	if (unlikely(atomic_load_explicit(&e->rnr_waits, memory_order_relaxed))) {
+		uint64_t now_ns = clock_ns();
+		if (now_ns >= e->rnr_next_ns)
+			timers_run(e, now_ns);
+	}
+}
+
+/* ---- life ---- */
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&list_lock);
+	for (struct engine *e = engines; e; e = e->next)
+		lock_take(&e->lock);
+}
+
+static void fork_parent(void)
+{
+	for (struct engine *e = engines; e; e = e->next)
+		lock_drop(&e->lock);
+	pthread_mutex_unlock(&list_lock);
+}
+
+/* The node stays the parent's: the child may only free local memory of what it inherited. */
+static void fork_child(void)
+{
+	for (struct engine *e = engines; e; e = e->next) {
+		e->forked = true;
+		atomic_store(&e->lock.word, 0);
+	}
+	engines = NULL; /* a device opened afresh makes a new node */
+	pthread_mutex_init(&list_lock, NULL);
+}
+
+static void install_fork_handlers(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static int engine_start(struct engine *e, const struct settings *set, char *err, size_t err_size)
+{
+	int rc = fabric_open(e->dir, false, &e->fabric, err, err_size);
+
+	if (rc)
+		return -rc;
+	fabric_set_ring_B(e->fabric, set->ring_KB * 1024u);
+	rc = wiretest_new(&set->wire_test, &e->wiretest);
+	if (rc) {
+		snprintf(err, err_size, "out of memory");
+		return rc;
+	}
+	e->strict_timers = set->strict_timers || e->wiretest;
+	e->fast = set->direct && !e->wiretest;
+	rc = node_join(e->fabric, &e->node);
+	if (rc) {
+		snprintf(err, err_size, "cannot join fabric %s: %s", e->dir, strerror(-rc));
+		return -rc;
+	}
+	e->seg = node_seg(e->node);
+	e->index = node_index(e->node);
+	/* Under Yama a sibling may only read and write our memory if we say so; refused elsewhere, which is fine. */
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	rc = agent_start(e);
+	if (rc)
+		snprintf(err, err_size, "cannot start the agent thread: %s", strerror(rc));
+	return rc;
+}
+
+static void engine_free(struct engine *e)
+{
+	if (e->node && !e->forked)
+		node_leave(e->node);
+	else if (e->node)
+		node_forget_after_fork(e->node);
+	if (!e->forked)
+		fabric_close(e->fabric);
+	for (size_t i = 0; i < ARRAY_LEN(e->qps); i++)
+		free(e->qps[i]);
+	for (size_t i = 0; i < ARRAY_LEN(e->keys); i++)
+		free(e->keys[i]);
+	wiretest_free(e->wiretest);
+	free(e);
+}
+
+struct engine *engine_get(const char *dir, const struct settings *set, char *err, size_t err_size)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct engine *e;
+
+	pthread_once(&once, install_fork_handlers);
+	pthread_mutex_lock(&list_lock);
+	for (e = engines; e; e = e->next)
+		if (strcmp(e->dir, dir) == 0)
+			break;
+	if (!e) {
+		int rc = ENOMEM;
+		e = calloc(1, sizeof(*e));
+		if (!e) {
+			snprintf(err, err_size, "out of memory");
+		} else {
+			snprintf(e->dir, sizeof(e->dir), "%s", dir);
+			rc = engine_start(e, set, err, err_size);
+		}
+		if (rc) {
+			if (e)
+				engine_free(e);
+			pthread_mutex_unlock(&list_lock);
+			errno = rc;
+			return NULL;
+		}
+		e->next = engines;
+		engines = e;
+	}
+	e->users++;
+	pthread_mutex_unlock(&list_lock);
+	return e;
+}
+
+void engine_put(struct engine *e)
+{
+	pthread_mutex_lock(&list_lock);
+	if (--e->users) {
+		pthread_mutex_unlock(&list_lock);
+		return;
+	}
+	for (struct engine **p = &engines; *p; p = &(*p)->next)
+		if (*p == e) {
+			*p = e->next;
+			break;
+		}
+	if (!e->forked)
+		agent_stop(e);
+	engine_free(e);
+	pthread_mutex_unlock(&list_lock);
+}
+
+/* At process exit with devices left open: leave the fabric, but unmap nothing, other threads may still poll. */
+__attribute__((destructor)) static void leave_at_exit(void)
+{
+	pthread_mutex_lock(&list_lock);
+	for (struct engine *e = engines; e; e = e->next) {
+		lock_take(&e->lock);
+		e->forked = true;
+		lock_drop(&e->lock);
+		agent_stop(e);
+		node_leave_at_exit(e->node);
+		fabric_close_at_exit(e->fabric);
+	}
+	engines = NULL;
+	pthread_mutex_unlock(&list_lock);
+}

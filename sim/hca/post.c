@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posting: the stages `post`, `push` and `doorbell`. A work request is checked as the adapter's driver checks it,
+ * built into its slot (inline data is copied here and now from the virtual address, whatever the lkey) and handed to
+ * the engine. ibv_post_send and the ibv_wr_* builder share everything below the first section.
+ */
+#include "sim/hca/engine.h"
+
+/* ---- refusals ---- */
+
+enum refusal { REFUSE_INLINE, REFUSE_SGE, REFUSE_FULL, REFUSE_OPCODE, REFUSE_STATE };
+
+/* Counts and explains; returns err as the driver does, sign included. */
+static int refuse(struct hca_qp *qp, enum refusal what, int err, uint64_t asked, uint64_t allowed)
+{
+	static const struct {
+		enum counter counter;
+		const char *text;
+	} kinds[] = {
+	    [REFUSE_INLINE] = {CTR_REFUSALS_INLINE, "bytes of inline data"},
+	    [REFUSE_SGE] = {CTR_REFUSALS_SGE, "SGEs"},
+	    [REFUSE_FULL] = {CTR_REFUSALS_FULL, "entries of queue room"},
+	    [REFUSE_OPCODE] = {CTR_REFUSALS_OPCODE, "opcode or address not allowed here"},
+	    [REFUSE_STATE] = {CTR_REFUSALS_STATE, "state not allowed (0 RESET, 1 INIT, 2 RTR, 3 RTS, 6 ERR)"},
+	};
+	count_shared(qp->slot, CTR_REFUSALS, 1);
+	count_shared(qp->slot, CTR_REFUSALS_POST, 1);
+	count_shared(qp->slot, kinds[what].counter, 1);
+	say(LOG_WHY, "post on %s, queue pair 0x%x: %s: %llu asked, %llu allowed: %s%s", qp->h->prof.name, qp->qpn,
+	    kinds[what].text, (unsigned long long)asked, (unsigned long long)allowed, err < 0 ? "-" : "",
+	    strerrorname_np(err < 0 ? -err : err));
+	return err;
+}
+
+/* ---- building one work request ---- */
+
+static inline int check_state(struct hca_qp *qp)
+{
+	enum ibv_qp_state state = qp_state(qp);
+
+	if (likely(state == IBV_QPS_RTS || state == IBV_QPS_SQD))
+		return 0;
+	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE)
+		return qp->h->prof.err_errored ? refuse(qp, REFUSE_STATE, qp->h->prof.err_errored, state, IBV_QPS_RTS) : 0;
+	return refuse(qp, REFUSE_STATE, qp->h->prof.err_state, state, IBV_QPS_RTS);
+}
+
+static inline int check_op(struct hca_qp *qp, unsigned op, uint64_t remote_addr)
+{
+	const struct profile *p = &qp->h->prof;
+
+	if (unlikely(op >= OP_COUNT))
+		return refuse(qp, REFUSE_OPCODE, p->err_opcode, op, OP_COUNT - 1);
+	unsigned flags = sim_ops[op].flags;
+	if (likely(!(flags & (OPF_ATOMIC | OPF_LOCAL | OPF_INV))))
+		return 0;
+	if (flags & (OPF_LOCAL | OPF_INV))
+		return refuse(qp, REFUSE_OPCODE, EOPNOTSUPP, op, OP_FETCH_ADD);
+	if (p->atomic_cap == ATOMIC_NONE)
+		return refuse(qp, REFUSE_OPCODE, p->err_opcode, op, OP_READ);
+	if (p->err_atomic_align && (remote_addr & 7))
+		return refuse(qp, REFUSE_OPCODE, p->err_atomic_align, remote_addr & 7, 0);
+	return 0;
+}
+
+static inline uint32_t sq_used(const struct send_queue *sq)
+{
+	/* acquire pairs with give_back in cq.c: the slot is free to be written */
+	return sq->build - atomic_load_explicit(&sq->tail, memory_order_acquire);
+}
+
+/* Opens the slot of the next work request, which has at least one unit of room. */
+static inline int open_slot(struct hca_qp *qp, uint64_t wr_id, unsigned send_flags, unsigned op, struct wqe **out)
+{
+	struct send_queue *sq = &qp->sq;
+	int err = check_state(qp);
+
+	if (unlikely(err))
+		return err;
+	err = check_op(qp, op, 0);
+	if (unlikely(err))
+		return err;
+	uint32_t used = sq_used(sq);
+	if (unlikely(used >= sq->max_units))
+		return refuse(qp, REFUSE_FULL, qp->h->prof.err_full, 1, 0);
+	struct wqe *w = sq_slot(sq, sq->build);
+	w->wr_id = wr_id;
+	w->op = (uint8_t)op;
+	w->flags = (uint8_t)(((send_flags & IBV_SEND_SIGNALED) || qp->sq_sig_all ? WQF_SIGNALED : 0) |
+			     (send_flags & IBV_SEND_FENCE ? WQF_FENCE : 0) |
+			     (send_flags & IBV_SEND_SOLICITED ? WQF_SOLICITED : 0));
+	w->length = 0;
+	w->num_sge = 0;
+	w->error = IBV_WC_SUCCESS;
+	w->resp_B = 0;
+	w->imm = 0;
+	*out = w;
+	return 0;
+}
+
+static inline bool wants_inline(const struct hca_qp *qp, unsigned send_flags, unsigned op, int *err)
+{
+	if (!(send_flags & IBV_SEND_INLINE))
+		return false;
+	if (likely(!(sim_ops[op].flags & OPF_RESPONSE)))
+		return true;
+	*err = qp->h->prof.err_inline_op;
+	return false;
+}
+
+static inline int put_sges(struct hca_qp *qp, struct wqe *w, const struct ibv_sge *sge, size_t num)
+{
+	uint64_t total = 0;
+
+	if (unlikely(num > qp->grant.sge_limit_post))
+		return refuse(qp, REFUSE_SGE, qp->h->prof.err_sge, num, qp->grant.sge_limit_post);
+	for (size_t i = 0; i < num; i++) {
+		w->sge[i] = sge[i];
+		total += sge[i].length;
+	}
+	w->num_sge = (uint16_t)num;
+	if (unlikely(total > qp->h->prof.max_msg_sz))
+		w->error = IBV_WC_LOC_LEN_ERR;
+	w->length = (uint32_t)total;
+	return 0;
+}
+
+/* Copies inline data from the CPU's addresses; the only place that does. */
+static inline int put_inline(struct hca_qp *qp, struct wqe *w, const struct ibv_sge *sge, size_t num)
+{
+	uint64_t total = 0;
+
+	if (unlikely(num > qp->grant.sge_limit_post && qp->h->prof.inline_counts_sge))
+		return refuse(qp, REFUSE_SGE, qp->h->prof.err_sge, num, qp->grant.sge_limit_post);
+	for (size_t i = 0; i < num; i++)
+		total += sge[i].length;
+	if (unlikely(total > qp->grant.inline_limit_post_B))
+		return refuse(qp, REFUSE_INLINE, qp->h->prof.err_inline, total, qp->grant.inline_limit_post_B);
+	uint8_t *to = w->data;
+	for (size_t i = 0; i < num; i++) {
+		memcpy(to, (const void *)(uintptr_t)sge[i].addr, sge[i].length);
+		to += sge[i].length;
+	}
+	w->flags |= WQF_INLINE;
+	w->num_sge = (uint16_t)num;
+	w->length = (uint32_t)total;
+	return 0;
+}
+
+static inline void shape_of(const struct hca_qp *qp, const struct wqe *w, uint32_t posted_with, struct wqe_shape *s)
+{
+	*s = (struct wqe_shape){.kind = qp->kind, .op = (enum sim_op)w->op, .is_inline = w->flags & WQF_INLINE,
+				.bytes = w->length, .num_sge = w->num_sge, .posted_with = posted_with,
+				.sq_idle = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) == qp->build_start};
+}
+
+/* Takes the queue room that the finished work request needs. */
+static inline int close_slot(struct hca_qp *qp, struct wqe *w)
+{
+	struct send_queue *sq = &qp->sq;
+	struct wqe_shape shape;
+	struct wqe_plan plan;
+
+	shape_of(qp, w, 1, &shape);
+	model_wqe_plan(&qp->h->prof, &shape, &plan);
+	uint32_t used = sq->units_posted - atomic_load_explicit(&sq->units_freed, memory_order_relaxed);
+	if (unlikely(used + plan.units > sq->max_units))
+		return refuse(qp, REFUSE_FULL, qp->h->prof.err_full, plan.units, sq->max_units - used);
+	w->blocks = (uint16_t)plan.blocks;
+	if (plan.push)
+		w->flags |= WQF_PUSH;
+	sq->units_posted += plan.units;
+	w->units_end = sq->units_posted;
+	sq->build++;
+	qp->wr_count++;
+	return 0;
+}
+
+/* ---- handing a call's work requests to the adapter ---- */
+
+static inline void start_call(struct hca_qp *qp)
+{
+	lock_take(&qp->sq.lock);
+	qp->wr_error = 0;
+	qp->wr_count = 0;
+	qp->build_start = qp->sq.build;
+	qp->units_start = qp->sq.units_posted;
+}
+
+/* Memory-polling rule: this thread may have seen what an RDMA WRITE placed before its completion was polled. */
+static inline void see_writes(struct hca_qp *qp)
+{
+	int64_t visible = atomic_load_explicit(&qp->slot->write_visible_ps, memory_order_relaxed);
+
+	if (visible > thread_clock_ps)
+		thread_clock_ps = visible + qp->h->t.cpu_poll;
+}
+
+/* Push or doorbell for each, and the time at which the adapter has the WQE. */
+static void ring(struct hca_qp *qp)
+{
+	const struct timing *t = &qp->h->t;
+	uint32_t fetched = 0;
+
+	see_writes(qp);
+	for (uint32_t i = 0; i < qp->wr_count; i++) {
+		struct wqe *w = sq_slot(&qp->sq, qp->build_start + i);
+		struct wqe_plan plan = {.blocks = w->blocks, .push = w->flags & WQF_PUSH};
+		if (qp->wr_count > 1) {
+			struct wqe_shape shape;
+			shape_of(qp, w, qp->wr_count, &shape);
+			model_wqe_plan(&qp->h->prof, &shape, &plan);
+			w->flags = (uint8_t)((w->flags & ~WQF_PUSH) | (plan.push ? WQF_PUSH : 0));
+		}
+		thread_clock_ps += time_post_cpu_ps(t, &plan, w->flags & WQF_INLINE, w->length, i + 1 == qp->wr_count);
+		fetched += !plan.push;
+		if (w->flags & WQF_INLINE)
+			count(qp, CTR_INLINE_POSTS, 1);
+	}
+	for (uint32_t i = 0; i < qp->wr_count; i++) {
+		struct wqe *w = sq_slot(&qp->sq, qp->build_start + i);
+		struct wqe_plan plan = {.blocks = w->blocks, .push = w->flags & WQF_PUSH};
+		w->have_ps = thread_clock_ps + time_have_listed_ps(t, &plan, i, qp->wr_count);
+	}
+	count(qp, CTR_POSTS, qp->wr_count);
+	count(qp, CTR_PUSH_WRITES, qp->wr_count - fetched);
+	if (fetched) {
+		uint32_t depth = MAX(t->wqe_prefetch_depth, 1u);
+		count(qp, CTR_DOORBELLS, 1);
+		count(qp, CTR_WQE_FETCHES, (fetched + depth - 1) / depth);
+	}
+}
+
+/* Everything built so far becomes the engine's. Drops the queue lock. */
+static inline void commit(struct hca_qp *qp)
+{
+	if (unlikely(!qp->wr_count)) {
+		lock_drop(&qp->sq.lock);
+		return;
+	}
+	ring(qp);
+	/* release pairs with the engine's acquire: the WQEs are whole */
+	atomic_store_explicit(&qp->sq.head, qp->sq.build, memory_order_release);
+	lock_drop(&qp->sq.lock);
+	engine_post(qp->e, qp);
+}
+
+/* ---- ibv_post_send ---- */
+
+static int build(struct hca_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct wqe *w;
+	int err = open_slot(qp, wr->wr_id, wr->send_flags, wr->opcode, &w);
+
+	if (unlikely(err))
+		return err;
+	unsigned flags = sim_ops[wr->opcode].flags;
+	if (flags & OPF_ATOMIC) {
+		err = check_op(qp, wr->opcode, wr->wr.atomic.remote_addr);
+		w->remote_addr = wr->wr.atomic.remote_addr;
+		w->rkey = wr->wr.atomic.rkey;
+		w->compare_add = wr->wr.atomic.compare_add;
+		w->swap = wr->wr.atomic.swap;
+	} else if (flags & OPF_RETH) {
+		w->remote_addr = wr->wr.rdma.remote_addr;
+		w->rkey = wr->wr.rdma.rkey;
+	}
+	if (flags & OPF_IMM)
+		w->imm = wr->imm_data;
+	bool is_inline = wants_inline(qp, wr->send_flags, wr->opcode, &err);
+	if (unlikely(err))
+		return refuse(qp, REFUSE_OPCODE, err, wr->opcode, OP_SEND_IMM);
+	size_t num = wr->num_sge > 0 ? (size_t)wr->num_sge : 0;
+	err = is_inline ? put_inline(qp, w, wr->sg_list, num) : put_sges(qp, w, wr->sg_list, num);
+	return unlikely(err) ? err : close_slot(qp, w);
+}
+
+int hca_post_send(struct hca_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int err = 0;
+
+	if (unlikely(qp->e->forked)) {
+		*bad = wr;
+		return EIO;
+	}
+	start_call(qp);
+	for (; wr; wr = wr->next) {
+		err = build(qp, wr);
+		if (unlikely(err)) {
+			*bad = wr;
+			break;
+		}
+	}
+	commit(qp);
+	return err;
+}
+
+/* ---- ibv_wr_* ---- */
+
+static struct wqe *open_wqe(struct hca_qp *qp)
+{
+	return qp->wr_open;
+}
+
+/* Finishes the work request that was begun last, if any. */
+static void close_open(struct hca_qp *qp)
+{
+	if (qp->wr_open && !qp->wr_error)
+		qp->wr_error = close_slot(qp, qp->wr_open);
+	qp->wr_open = NULL;
+}
+
+void hca_wr_start(struct hca_qp *qp)
+{
+	if (unlikely(qp->e->forked))
+		return;
+	start_call(qp);
+	qp->wr_open = NULL;
+}
+
+void hca_wr_begin(struct hca_qp *qp, uint64_t wr_id, unsigned send_flags, enum sim_op op)
+{
+	if (unlikely(qp->e->forked))
+		return;
+	close_open(qp);
+	if (unlikely(qp->wr_error))
+		return;
+	/* Inline is chosen by the setter, not by the flag. */
+	qp->wr_error = open_slot(qp, wr_id, send_flags, op, &qp->wr_open);
+	if (qp->wr_error)
+		qp->wr_open = NULL;
+}
+
+void hca_wr_remote(struct hca_qp *qp, uint32_t rkey, uint64_t remote_addr)
+{
+	struct wqe *w = open_wqe(qp);
+
+	if (!w)
+		return;
+	w->rkey = rkey;
+	w->remote_addr = remote_addr;
+	int err = check_op(qp, w->op, remote_addr);
+	if (err)
+		qp->wr_error = err;
+}
+
+void hca_wr_imm(struct hca_qp *qp, uint32_t imm_or_key)
+{
+	struct wqe *w = open_wqe(qp);
+
+	if (w)
+		w->imm = imm_or_key;
+}
+
+void hca_wr_atomic(struct hca_qp *qp, uint64_t compare_or_add, uint64_t swap)
+{
+	struct wqe *w = open_wqe(qp);
+
+	if (!w)
+		return;
+	w->compare_add = compare_or_add;
+	w->swap = swap;
+}
+
+void hca_wr_sges(struct hca_qp *qp, size_t num_sge, const struct ibv_sge *sg_list)
+{
+	struct wqe *w = open_wqe(qp);
+
+	if (w && !qp->wr_error)
+		qp->wr_error = put_sges(qp, w, sg_list, num_sge);
+}
+
+void hca_wr_inline(struct hca_qp *qp, size_t num_buf, const struct ibv_data_buf *bufs)
+{
+	struct wqe *w = open_wqe(qp);
+	uint64_t total = 0;
+
+	if (!w || qp->wr_error)
+		return;
+	bool is_inline = wants_inline(qp, IBV_SEND_INLINE, w->op, &qp->wr_error);
+	if (!is_inline) {
+		if (!qp->wr_error)
+			qp->wr_error = EINVAL;
+		refuse(qp, REFUSE_OPCODE, qp->wr_error, w->op, OP_SEND_IMM);
+		return;
+	}
+	for (size_t i = 0; i < num_buf; i++)
+		total += bufs[i].length;
+	if (unlikely(total > qp->grant.inline_limit_post_B)) {
+		qp->wr_error = refuse(qp, REFUSE_INLINE, qp->h->prof.err_inline, total, qp->grant.inline_limit_post_B);
+		return;
+	}
+	uint8_t *to = w->data;
+	for (size_t i = 0; i < num_buf; i++) {
+		memcpy(to, bufs[i].addr, bufs[i].length);
+		to += bufs[i].length;
+	}
+	w->flags |= WQF_INLINE;
+	w->num_sge = (uint16_t)MIN(num_buf, UINT16_MAX);
+	w->length = (uint32_t)total;
+}
+
+static void roll_back(struct hca_qp *qp)
+{
+	qp->sq.build = qp->build_start;
+	qp->sq.units_posted = qp->units_start;
+	qp->wr_count = 0;
+	qp->wr_open = NULL;
+	lock_drop(&qp->sq.lock);
+}
+
+int hca_wr_complete(struct hca_qp *qp)
+{
+	if (unlikely(qp->e->forked))
+		return EIO;
+	close_open(qp);
+	int err = qp->wr_error;
+	if (unlikely(err)) {
+		roll_back(qp);
+		return err < 0 ? -err : err;
+	}
+	commit(qp);
+	return 0;
+}
+
+void hca_wr_abort(struct hca_qp *qp)
+{
+	if (likely(!qp->e->forked))
+		roll_back(qp);
+}
+
+/* ---- receives ---- */
+
+static int build_recv(struct hca_qp *qp, const struct ibv_recv_wr *wr)
+{
+	struct recv_queue *rq = &qp->rq;
+	const struct profile *p = &qp->h->prof;
+	uint32_t num = wr->num_sge > 0 ? (uint32_t)wr->num_sge : 0;
+	uint32_t head = atomic_load_explicit(&rq->head, memory_order_relaxed);
+	uint64_t total = 0;
+
+	if (unlikely(qp_state(qp) == IBV_QPS_RESET))
+		return refuse(qp, REFUSE_STATE, p->err_recv_state, IBV_QPS_RESET, IBV_QPS_INIT);
+	/* acquire pairs with give_back in cq.c: the slot is free to be written */
+	if (unlikely(head - atomic_load_explicit(&rq->tail, memory_order_acquire) >= rq->max_wr))
+		return refuse(qp, REFUSE_FULL, p->err_recv_full, 1, 0);
+	if (unlikely(num > rq->max_sge))
+		return refuse(qp, REFUSE_SGE, p->err_recv_sge, num, rq->max_sge);
+	struct rqe *r = rq_slot(rq, head);
+	r->wr_id = wr->wr_id;
+	r->num_sge = num;
+	for (uint32_t i = 0; i < num; i++) {
+		r->sge[i] = wr->sg_list[i];
+		total += wr->sg_list[i].length;
+	}
+	r->length = (uint32_t)MIN(total, UINT32_MAX);
+	/* release pairs with the responder's acquire: the entry is whole */
+	atomic_store_explicit(&rq->head, head + 1, memory_order_release);
+	return 0;
+}
+
+int hca_post_recv(struct hca_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int err = 0;
+	uint32_t posted = 0;
+
+	if (unlikely(qp->e->forked)) {
+		*bad = wr;
+		return EIO;
+	}
+	lock_take(&qp->rq.lock);
+	for (; wr; wr = wr->next, posted++) {
+		err = build_recv(qp, wr);
+		if (unlikely(err)) {
+			*bad = wr;
+			break;
+		}
+	}
+	count(qp, CTR_RECV_POSTS, posted);
+	lock_drop(&qp->rq.lock);
+	if (unlikely(qp_state(qp) == IBV_QPS_ERR))
+		engine_post(qp->e, qp); /* flushed at once */
+	return err;
+}

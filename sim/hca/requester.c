@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The requester: work requests to packets. Runs under the engine lock, never blocks: it keeps its place in the send
+ * queue (sq.next, sq.tx_off_B) when the ring is full, a limit is reached or its turn is over, and goes on from there.
+ */
+#include "sim/hca/engine.h"
+
+#define RUN_BUDGET_B    (4u << 20) /* payload bytes of one run */
+#define EAGER_MAX_B     16384u     /* payload of one record when packets may be larger than the path MTU */
+#define BY_REF_MIN_B    16384u     /* from here on a message is pulled from our memory instead of going by the ring */
+#define BY_REF_PIECE_B  (1u << 20)
+#define DIRECT_PIECE_B  (1u << 20) /* bytes moved inside one mark: bounds how long a peer's dereg waits */
+#define REFS_MAX        16
+
+/* ---- the peer ---- */
+
+/* Port that the address vector names: by GID on a global route, by LID otherwise. */
+static int peer_port(const struct hca_qp *qp, uint32_t *device, uint32_t *port)
+{
+	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
+
+	if (ah->is_global)
+		return fabric_find_gid(qp->e->fabric, ah->grh.dgid.raw, device, port);
+	return fabric_find_lid(qp->e->fabric, ah->dlid, device, port);
+}
+
+static bool find_peer(struct hca_qp *qp)
+{
+	uint32_t device, port;
+
+	if (peer_port(qp, &device, &port))
+		return false;
+	struct seg_qp *slot = fabric_qp(qp->e->fabric, qp->attr.dest_qp_num);
+	if (!slot)
+		return false;
+	uint64_t owner = atomic_load_explicit(&slot->owner, memory_order_acquire);
+	if (!owner || slot->device != device)
+		return false;
+	uint32_t node = SEG_OWNER_NODE(owner);
+	if (node >= FAB_NODES_MAX)
+		return false;
+	struct engine *e = qp->e;
+	if (!e->tx[node] || e->tx_incarnation[node] != SEG_OWNER_INC(owner)) {
+		if (wire_tx_open(e->node, node, &e->tx[node])) {
+			e->tx[node] = NULL;
+			return false;
+		}
+		e->tx_incarnation[node] = SEG_OWNER_INC(owner);
+	}
+	qp->peer = slot;
+	qp->peer_owner = owner;
+	qp->tx = e->tx[node];
+	return true;
+}
+
+bool requester_resolve(struct hca_qp *qp)
+{
+	/* acquire pairs with the owner's claim and release of the slot */
+	if (unlikely(!qp->peer || atomic_load_explicit(&qp->peer->owner, memory_order_acquire) != qp->peer_owner)) {
+		qp->peer = NULL;
+		if (!find_peer(qp))
+			return false;
+	}
+	/* acquire pairs with the release of rx_state when the queue pair became ready */
+	return atomic_load_explicit(&qp->peer->rx_state, memory_order_acquire) == RX_READY &&
+	       qp->peer->gid_type == qp->gid_type && qp->peer->port != 0 &&
+	       atomic_load_explicit(&qp->h->seg->ports[qp->attr.port_num - 1].state, memory_order_relaxed) ==
+		   IBV_PORT_ACTIVE;
+}
+
+/* ---- modelled time of a message on its way out ---- */
+
+/* Last bit of the message (or of the request of a READ) reaches the far port. */
+static int64_t depart(struct hca_qp *qp, const struct wqe *w, bool response)
+{
+	const struct timing *t = &qp->h->t;
+	uint32_t bytes = response ? 0 : w->length;
+	bool gather = !response && bytes && !(w->flags & WQF_INLINE);
+
+	uint32_t ext_B = sim_ops[w->op].flags & OPF_ATOMIC ? 28 : sim_ops[w->op].flags & OPF_RETH ? 16 : 0;
+
+	if (unlikely(bytes != qp->cached_B || gather != qp->cached_gather || ext_B != qp->cached_ext_B)) {
+		qp->cached_tx_ps = time_tx_ps(t, bytes, gather, qp->mtu_B, ext_B);
+		qp->cached_B = bytes;
+		qp->cached_gather = gather;
+		qp->cached_ext_B = ext_B;
+	}
+	int64_t start_ps = MAX(w->have_ps, qp->floor_ps);
+	int64_t arrive_ps = start_ps + qp->cached_tx_ps + qp->h->net_ps;
+	qp->last_arrive_ps = MAX(qp->last_arrive_ps, arrive_ps);
+	return qp->last_arrive_ps;
+}
+
+/* ---- the direct path: one-sided transfers straight to the peer's memory ---- */
+
+struct direct {
+	struct seg_node *node; /* of the peer */
+	uint32_t index;
+	int32_t pid;
+	struct seg_key *key;
+};
+
+/*
+ * Only for a queue pair with nothing outstanding, so that the order of messages is kept: everything before this one
+ * has completed, and the responder's PSN is ours to move.
+ */
+static bool direct_possible(struct hca_qp *qp, const struct wqe *w, struct direct *d)
+{
+	struct engine *e = qp->e;
+
+	if (!e->fast || qp->sq.una != qp->sq.next || qp->sq.una != qp->sq.sent || qp->lost || !w->length ||
+	    sim_ops[w->op].flags & OPF_IMM || qp->slot == qp->peer)
+		return false;
+	d->index = SEG_OWNER_NODE(qp->peer_owner);
+	if (d->index == e->index || !node_direct_ok(e->node, d->index, SEG_OWNER_INC(qp->peer_owner), &d->pid))
+		return false;
+	d->node = &fabric_seg(e->fabric)->nodes[d->index];
+	d->key = node_peer_key(e->node, d->index, w->rkey >> 8);
+	return d->key != NULL;
+}
+
+/* Inside our mark: may we touch these bytes? */
+static bool direct_allowed(struct hca_qp *qp, const struct wqe *w, const struct direct *d, uint32_t psn, uint32_t right)
+{
+	const struct seg_key *k = d->key;
+	const struct seg_qp *peer = qp->peer;
+
+	/* seq_cst loads behind the mark's store: pair with the owner's withdrawal, which is followed by its look at the marks */
+	return atomic_load(&k->key) == w->rkey && atomic_load(&peer->rx_state) == RX_READY &&
+	       atomic_load(&peer->owner) == qp->peer_owner && peer->dest_qpn == qp->qpn && k->pd == peer->pd &&
+	       (k->access & right) == right && (peer->access & right) == right && w->remote_addr >= k->iova &&
+	       w->remote_addr - k->iova <= k->length && w->length <= k->length - (w->remote_addr - k->iova) &&
+	       atomic_load_explicit(&peer->epsn, memory_order_acquire) == psn;
+}
+
+static int local_iov(struct hca_qp *qp, struct wqe *w, uint32_t off_B, uint32_t len_B, uint32_t access,
+		     struct iovec *iov)
+{
+	enum mr_fault fault;
+
+	if (w->flags & WQF_INLINE) {
+		iov[0] = (struct iovec){w->data + off_B, len_B};
+		return 1;
+	}
+	return sges_iov(qp, w->sge, w->num_sge, off_B, len_B, access, iov, REFS_MAX, &fault);
+}
+
+/* Moves one piece; bytes moved, or -1. */
+static ssize_t direct_move(struct hca_qp *qp, struct wqe *w, const struct direct *d, uint32_t off_B, bool write)
+{
+	struct iovec local[REFS_MAX];
+	uint32_t len_B = MIN(w->length - off_B, DIRECT_PIECE_B);
+	int n = local_iov(qp, w, off_B, len_B, write ? 0 : IBV_ACCESS_LOCAL_WRITE, local);
+
+	if (n <= 0)
+		return -1;
+	struct iovec far = {(void *)(uintptr_t)(d->key->addr + (w->remote_addr - d->key->iova) + off_B), 0};
+	for (int i = 0; i < n; i++)
+		far.iov_len += local[i].iov_len;
+	return write ? process_vm_writev(d->pid, local, (unsigned long)n, &far, 1, 0)
+		     : process_vm_readv(d->pid, local, (unsigned long)n, &far, 1, 0);
+}
+
+/* What the responder would have noted. Inside our mark. */
+static void direct_note(struct hca_qp *qp, const struct wqe *w, uint32_t psn, uint32_t psn_count, bool write,
+			int64_t arrive_ps)
+{
+	struct seg_qp *peer = qp->peer;
+
+	if (write) {
+		int64_t visible_ps = arrive_ps + time_rx_write_ps(&qp->h->t, w->length);
+		atomic_store_explicit(&peer->write_visible_ps, visible_ps, memory_order_relaxed);
+		count_shared(peer, CTR_RX_BYTES, w->length);
+	} else {
+		count_shared(peer, CTR_TX_BYTES, w->length);
+	}
+	atomic_store_explicit(&peer->msn, (atomic_load_explicit(&peer->msn, memory_order_relaxed) + 1) & PSN_MASK,
+			      memory_order_relaxed);
+	/* release pairs with the responder's load when our next packet has come through the ring */
+	atomic_store_explicit(&peer->epsn, psn_add(psn, psn_count), memory_order_release);
+}
+
+static int64_t direct_read_arrival(struct hca_qp *qp, const struct wqe *w, int64_t request_ps)
+{
+	const struct timing *t = &qp->h->t;
+
+	return request_ps + t->nic_rx + time_tx_ps(t, w->length, true, qp->mtu_B, 4) - t->nic_tx + qp->h->net_ps;
+}
+
+/* Tries the whole message; false: nothing was changed, it takes the ring. */
+static bool direct_run(struct hca_qp *qp, struct wqe *w)
+{
+	bool write = sim_ops[w->op].flags & OPF_WRITE;
+	uint32_t right = write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+	uint32_t psn_count = (w->length + qp->mtu_B - 1) >> qp->mtu_shift;
+	uint32_t psn = w->flags & WQF_PSN ? w->psn : qp->next_psn;
+	struct direct d;
+	uint32_t off_B = 0;
+	int64_t arrive_ps = 0;
+
+	if (!direct_possible(qp, w, &d))
+		return false;
+	while (off_B < w->length) {
+		_Atomic uint32_t *mark = &d.node->inside[qp->e->index];
+		/* seq_cst: pairs with node_withdraw_key and close_receive, which withdraw first and look second */
+		atomic_store(mark, 1);
+		ssize_t moved = direct_allowed(qp, w, &d, psn, right) ? direct_move(qp, w, &d, off_B, write) : -1;
+		if (moved > 0 && (off_B += (uint32_t)moved) == w->length) {
+			arrive_ps = depart(qp, w, !write);
+			direct_note(qp, w, psn, psn_count, write, arrive_ps);
+		}
+		atomic_store_explicit(mark, 0, memory_order_release);
+		if (moved <= 0)
+			return false; /* done again through the ring, where the responder finds out what is wrong */
+	}
+	qp->next_psn = psn_add(psn, psn_count);
+	qp->una_psn = qp->next_psn;
+	qp->sq.next++;
+	qp->sq.sent = qp->sq.next;
+	count(qp, write ? CTR_DIRECT_WRITES : CTR_DIRECT_READS, 1);
+	count(qp, CTR_TX_PACKETS, write ? psn_count : 1);
+	if (write) {
+		count(qp, CTR_TX_BYTES, w->length);
+		if (!(w->flags & (WQF_INLINE | WQF_PSN)))
+			count(qp, CTR_PAYLOAD_READS, 1);
+		complete_one(qp, IBV_WC_SUCCESS, 0, arrive_ps + qp->h->ack_ps + qp->h->cqe_generated_ps);
+	} else {
+		count_shared(qp->slot, CTR_RX_BYTES, w->length);
+		complete_one(qp, IBV_WC_SUCCESS, 0,
+			     direct_read_arrival(qp, w, arrive_ps) + time_rx_write_ps(&qp->h->t, w->length) +
+				 qp->h->t.cqe_write - qp->h->t.pcie_write);
+	}
+	return true;
+}
+
+/* ---- packets ---- */
+
+static void head_of(struct hca_qp *qp, struct pkt *p, enum pkt_op op, unsigned flags, uint32_t psn)
+{
+	p->op = (uint8_t)op;
+	p->flags = (uint8_t)flags;
+	p->gid_type = (uint8_t)qp->gid_type;
+	p->syndrome = 0;
+	p->src_qpn = qp->qpn;
+	p->dst_qpn = qp->attr.dest_qp_num;
+	p->psn = psn;
+	p->psn_count = 1;
+	p->payload_B = 0;
+	p->imm = 0;
+}
+
+/* Outcome of one attempt to transmit. */
+enum step { STEP_ON, STEP_FULL, STEP_STOP };
+
+/* Names the next piece by its addresses in our memory; its length, or 0: not possible here. */
+static uint32_t by_ref_piece(struct hca_qp *qp, const struct wqe *w, struct pkt_ref *ref, uint32_t *num_refs)
+{
+	uint32_t left_B = w->length - qp->sq.tx_off_B, len_B = 0;
+	struct iovec iov[REFS_MAX];
+	enum mr_fault fault;
+
+	if (!qp->e->fast || qp->no_by_ref || w->length < BY_REF_MIN_B || (w->flags & WQF_INLINE))
+		return 0;
+	int n = sges_iov(qp, w->sge, w->num_sge, qp->sq.tx_off_B, MIN(left_B, BY_REF_PIECE_B), 0, iov, REFS_MAX, &fault);
+	for (int i = 0; i < n; i++)
+		len_B += (uint32_t)iov[i].iov_len;
+	if (len_B != left_B) /* pieces end on packet borders */
+		len_B = len_B >> qp->mtu_shift << qp->mtu_shift;
+	uint32_t rest_B = len_B;
+	*num_refs = 0;
+	for (int i = 0; i < n && rest_B; i++) {
+		uint64_t piece_B = MIN(iov[i].iov_len, rest_B);
+		ref[(*num_refs)++] = (struct pkt_ref){(uint64_t)(uintptr_t)iov[i].iov_base, piece_B};
+		rest_B -= (uint32_t)piece_B;
+	}
+	return len_B;
+}
+
+static uint32_t eager_piece(const struct hca_qp *qp, uint32_t left_B)
+{
+	uint32_t max_B = qp->mtu_B;
+
+	if (qp->e->fast)
+		max_B = MAX(MIN(EAGER_MAX_B, wire_payload_max_B(qp->tx)) >> qp->mtu_shift << qp->mtu_shift, max_B);
+	return MIN(left_B, max_B);
+}
+
+static enum step local_fault(struct hca_qp *qp, struct wqe *w, enum mr_fault fault)
+{
+	say(LOG_WHY, "queue pair 0x%x, work request %llu: local key: %s", qp->qpn, (unsigned long long)w->wr_id,
+	    mr_fault_name(fault));
+	w->error = IBV_WC_LOC_PROT_ERR;
+	return STEP_STOP;
+}
+
+/* Next piece of a SEND or WRITE: by reference, or eager through the ring. */
+static enum step send_piece(struct hca_qp *qp, struct wqe *w, uint32_t *moved_B)
+{
+	enum pkt_op op = sim_ops[w->op].flags & OPF_SEND ? PKT_SEND : PKT_WRITE;
+	uint32_t off_B = qp->sq.tx_off_B, left_B = w->length - off_B, num_refs = 0;
+	struct pkt_ref refs[REFS_MAX];
+	uint32_t len_B = by_ref_piece(qp, w, refs, &num_refs);
+	uint32_t ref_B = num_refs * (uint32_t)sizeof(refs[0]);
+
+	if (!len_B)
+		len_B = eager_piece(qp, left_B);
+	bool first = off_B == 0, last = len_B == left_B;
+	unsigned flags = (first ? PKF_FIRST : 0) | (ref_B ? PKF_BY_REF : 0) | (last ? PKF_LAST | PKF_ACK_REQ : 0);
+	if (last && (sim_ops[w->op].flags & OPF_IMM))
+		flags |= PKF_IMM;
+	if (last && (w->flags & WQF_SOLICITED))
+		flags |= PKF_SOLICITED;
+	struct pkt *p = wire_reserve(qp->tx, pkt_ext_B((uint8_t)op, (uint8_t)flags), ref_B ? ref_B : len_B);
+	if (!p)
+		return STEP_FULL;
+	head_of(qp, p, op, flags, psn_add(w->psn, off_B >> qp->mtu_shift));
+	p->psn_count = MAX((len_B + qp->mtu_B - 1) >> qp->mtu_shift, 1u);
+	p->payload_B = len_B;
+	p->imm = w->imm;
+	p->syndrome = (uint8_t)num_refs;
+	p->arrive_ps = depart(qp, w, false);
+	if (op == PKT_WRITE && first) {
+		p->ext->reth.va = w->remote_addr;
+		p->ext->reth.rkey = w->rkey;
+		p->ext->reth.length = w->length;
+	}
+	if (ref_B) {
+		memcpy(pkt_payload(p), refs, ref_B);
+	} else if (w->flags & WQF_INLINE) {
+		memcpy(pkt_payload(p), w->data + off_B, len_B);
+	} else if (len_B) {
+		enum mr_fault fault = sges_read(qp, w->sge, w->num_sge, off_B, pkt_payload(p), len_B);
+		if (unlikely(fault))
+			return local_fault(qp, w, fault);
+	}
+	engine_publish(qp->e, qp, p);
+	count(qp, CTR_TX_BYTES, len_B);
+	*moved_B += len_B;
+	qp->sq.tx_off_B += len_B;
+	if (last) {
+		qp->sq.next++;
+		qp->sq.tx_off_B = 0;
+	}
+	return STEP_ON;
+}
+
+/* READ (from where the response stands) or atomic. */
+static enum step send_request(struct hca_qp *qp, struct wqe *w)
+{
+	bool atomic = sim_ops[w->op].flags & OPF_ATOMIC;
+	enum pkt_op op = atomic ? PKT_ATOMIC_REQ : PKT_READ_REQ;
+	unsigned flags = PKF_FIRST | PKF_LAST | (w->op == OP_CMP_SWAP ? PKF_CAS : 0);
+	struct pkt *p = wire_reserve(qp->tx, pkt_ext_B((uint8_t)op, (uint8_t)flags), 0);
+
+	if (!p)
+		return STEP_FULL;
+	uint32_t done_pkts = w->resp_B >> qp->mtu_shift;
+	head_of(qp, p, op, flags, psn_add(w->psn, done_pkts));
+	p->psn_count = w->psn_count - done_pkts;
+	p->arrive_ps = depart(qp, w, true);
+	if (atomic) {
+		p->ext->atomic.va = w->remote_addr;
+		p->ext->atomic.rkey = w->rkey;
+		p->ext->atomic.pad = 0;
+		p->ext->atomic.compare = w->compare_add;
+		p->ext->atomic.swap_add = w->op == OP_CMP_SWAP ? w->swap : w->compare_add;
+	} else {
+		p->ext->reth.va = w->remote_addr + w->resp_B;
+		p->ext->reth.rkey = w->rkey;
+		p->ext->reth.length = w->length - w->resp_B;
+	}
+	engine_publish(qp->e, qp, p);
+	qp->rd_out++;
+	qp->sq.next++;
+	return STEP_ON;
+}
+
+/* ---- one work request ---- */
+
+/* What is wrong with it before anything is sent. */
+static enum ibv_wc_status check_local(struct hca_qp *qp, struct wqe *w)
+{
+	unsigned flags = sim_ops[w->op].flags;
+
+	if (w->error)
+		return (enum ibv_wc_status)w->error;
+	if ((flags & OPF_ATOMIC) && w->length != 8)
+		return IBV_WC_LOC_LEN_ERR;
+	if (!(flags & OPF_RESPONSE))
+		return IBV_WC_SUCCESS; /* keys are checked as the data is read */
+	for (uint32_t i = 0; i < w->num_sge; i++) {
+		char *mem;
+		enum mr_fault fault = w->sge[i].length == 0 ? MR_OK
+							    : mr_check(qp->e, qp->pd, w->sge[i].lkey, w->sge[i].addr,
+								       w->sge[i].length, IBV_ACCESS_LOCAL_WRITE, &mem);
+		if (fault) {
+			say(LOG_WHY, "queue pair 0x%x, work request %llu: local key 0x%x: %s", qp->qpn,
+			    (unsigned long long)w->wr_id, w->sge[i].lkey, mr_fault_name(fault));
+			return IBV_WC_LOC_PROT_ERR;
+		}
+	}
+	return IBV_WC_SUCCESS;
+}
+
+/* First touch of a work request: sequence numbers. */
+static void take_psns(struct hca_qp *qp, struct wqe *w)
+{
+	bool atomic = sim_ops[w->op].flags & OPF_ATOMIC;
+
+	w->psn = qp->next_psn;
+	w->psn_count = atomic ? 1 : MAX((w->length + qp->mtu_B - 1) >> qp->mtu_shift, 1u);
+	w->flags |= WQF_PSN;
+	qp->next_psn = psn_add(qp->next_psn, w->psn_count);
+	if (!(w->flags & WQF_INLINE) && w->length && (sim_ops[w->op].flags & OPF_DATA_OUT))
+		count(qp, CTR_PAYLOAD_READS, 1);
+}
+
+/* Everything except the last step: may it start now? */
+static bool may_start(const struct hca_qp *qp, const struct wqe *w)
+{
+	if (qp->sq.tx_off_B)
+		return true;
+	if ((w->flags & WQF_FENCE) && qp->rd_out)
+		return false;
+	if ((sim_ops[w->op].flags & OPF_RESPONSE) && qp->rd_out >= MAX(qp->attr.max_rd_atomic, 1u))
+		return false;
+	/* half of the sequence space: more could not be told apart */
+	return psn_diff(qp->next_psn, qp->una_psn) < (1 << 22);
+}
+
+static enum step transmit(struct hca_qp *qp, struct wqe *w, uint32_t *moved_B)
+{
+	unsigned flags = sim_ops[w->op].flags;
+
+	if (!(w->flags & WQF_PSN) || qp->sq.tx_off_B == 0) {
+		w->error = check_local(qp, w);
+		if (unlikely(w->error))
+			return STEP_STOP;
+	}
+	if ((flags & (OPF_WRITE | OPF_READ)) && qp->sq.tx_off_B == 0 && w->resp_B == 0 && direct_run(qp, w)) {
+		*moved_B += w->length;
+		return STEP_ON;
+	}
+	if (!(w->flags & WQF_PSN))
+		take_psns(qp, w);
+	return flags & OPF_RESPONSE ? send_request(qp, w) : send_piece(qp, w, moved_B);
+}
+
+/* Nobody is there to receive: what is sent now is lost, and the timer counts. */
+static void lose(struct hca_qp *qp, uint32_t head)
+{
+	struct send_queue *sq = &qp->sq;
+
+	for (; sq->next != head; sq->next++) {
+		struct wqe *w = sq_slot(sq, sq->next);
+		if (!(w->flags & WQF_PSN))
+			take_psns(qp, w);
+		depart(qp, w, sim_ops[w->op].flags & OPF_RESPONSE);
+	}
+	sq->tx_off_B = 0;
+	if ((int32_t)(sq->next - sq->sent) > 0)
+		sq->sent = sq->next;
+	qp->lost = true;
+	qp->progress++;
+	engine_activate(qp);
+}
+
+void requester_run(struct hca_qp *qp)
+{
+	struct send_queue *sq = &qp->sq;
+	enum ibv_qp_state state = qp_state(qp);
+	uint32_t moved_B = 0;
+	bool any = false;
+
+	if (unlikely(state == IBV_QPS_ERR)) {
+		qp_flush(qp);
+		return;
+	}
+	if (unlikely(state == IBV_QPS_SQD && qp->drain_event && sq->una == sq->sent && !sq->tx_off_B)) {
+		qp->drain_event = false;
+		qp_event(qp, IBV_EVENT_SQ_DRAINED);
+	}
+	if (unlikely(state != IBV_QPS_RTS || qp->rnr_until_ns || qp->stalled))
+		return;
+	for (;;) {
+		/* acquire pairs with commit: the WQEs are whole */
+		uint32_t head = atomic_load_explicit(&sq->head, memory_order_acquire);
+		if (sq->next == head)
+			break;
+		struct wqe *w = sq_slot(sq, sq->next);
+		if (!may_start(qp, w))
+			break;
+		if (unlikely(w->error)) {
+			completer_settle(qp);
+			break;
+		}
+		if (unlikely(!requester_resolve(qp))) {
+			lose(qp, head);
+			break;
+		}
+		enum step step = transmit(qp, w, &moved_B);
+		if (unlikely(step == STEP_STOP)) {
+			completer_settle(qp);
+			break;
+		}
+		if (unlikely(step == STEP_FULL)) {
+			qp->stalled = true;
+			engine_resume_later(qp, true);
+			engine_activate(qp);
+			break;
+		}
+		any = true;
+		if ((int32_t)(sq->next - sq->sent) > 0)
+			sq->sent = sq->next;
+		if (moved_B >= RUN_BUDGET_B) {
+			engine_resume_later(qp, false);
+			break;
+		}
+	}
+	if (any) {
+		qp->progress++;
+		if (sq->una != sq->sent || sq->tx_off_B)
+			engine_activate(qp);
+	}
+}
+
+void requester_go_back(struct hca_qp *qp, uint32_t psn)
+{
+	struct send_queue *sq = &qp->sq;
+	uint32_t end = sq->sent;
+
+	if (sq->tx_off_B && sq->next == sq->sent)
+		end++; /* partly out */
+	count(qp, CTR_RETRIES, 1);
+	qp->rd_out = 0;
+	for (uint32_t i = sq->una; i != end; i++) {
+		const struct wqe *w = sq_slot(sq, i);
+		bool response = sim_ops[w->op].flags & OPF_RESPONSE;
+		int32_t in = psn_diff(psn, w->psn);
+		bool done = response && (w->flags & WQF_DONE);
+		if (in < (int32_t)w->psn_count && !done) {
+			sq->next = i;
+			sq->tx_off_B = in > 0 && !response ? (uint32_t)in << qp->mtu_shift : 0;
+			return;
+		}
+		qp->rd_out += response && !done;
+	}
+}
