@@ -5,6 +5,7 @@
 #include "provider/provider.h"
 #include "provider/selfcheck.h"
 #include "provider/slots.h"
+#include "sim/fabric/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,11 +63,11 @@ static int read_line(FILE *f, char *line, size_t size)
  */
 static bool read_marker(const struct verbs_sysfs_dev *sysfs, struct p_device *dev)
 {
-	char path[sizeof(sysfs->ibdev_path) + sizeof("/simhca")];
+	char path[sizeof(sysfs->ibdev_path) + sizeof("/" TREE_MARKER)];
 	FILE *f;
 	bool ok;
 
-	snprintf(path, sizeof(path), "%s/simhca", sysfs->ibdev_path);
+	snprintf(path, sizeof(path), "%s/" TREE_MARKER, sysfs->ibdev_path);
 	f = fopen(path, "re");
 	if (!f)
 		return false;
@@ -107,8 +108,8 @@ static void uninit_device(struct verbs_device *vdev)
 
 const struct verbs_device_ops simhca_device_ops = {
 	.name = "simhca",
-	.match_min_abi_version = 0,
-	.match_max_abi_version = INT32_MAX,
+	.match_min_abi_version = TREE_PROVIDER_ABI,
+	.match_max_abi_version = TREE_PROVIDER_ABI,
 	.match_device = match_device,
 	.alloc_context = simhca_alloc_context,
 	.import_context = simhca_import_context,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Counter files. A reader gets the figures of the moment at which it opened the file, whatever the file itself holds:
- * a private memory file with freshly rendered text. The segment is mapped for just this call, so that there is no state
- * to guard against threads, fork or a fabric that ends.
+ * Counter and port state files. A reader gets the figures of the moment at which it opened the file, whatever the file
+ * itself holds: a private memory file with freshly rendered text. The segment is mapped for just this call, so that
+ * there is no state to guard against threads, fork or a fabric that ends.
  */
 #include "provider/host/host.h"
 #include "sim/fabric/fabric.h"
@@ -13,17 +13,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* .../ports/<n>/counters/<name> or .../ports/<n>/hw_counters/<name> of the fabric's tree. */
-static bool is_counter(const char *path)
+/* .../ports/<n>/counters/<name>, .../hw_counters/<name>, .../state or .../phys_state of the fabric's tree. */
+static bool is_live(const char *path)
 {
+	static const char *const folders[] = {"/counters", "/hw_counters"};
+	static const char *const files[] = {"/state", "/phys_state"};
 	size_t dir_len = host_inside(path);
 	const char *name = dir_len ? strrchr(path, '/') : NULL;
-	if (!name || !name[1] || !strstr(path + dir_len, "/ports/"))
+	if (!name || !strstr(path + dir_len, "/ports/"))
 		return false;
 	const char *folder = memrchr(path, '/', (size_t)(name - path));
-	size_t len = folder ? (size_t)(name - folder) : 0;
-	return (len == strlen("/counters") && strncmp(folder, "/counters", len) == 0) ||
-	       (len == strlen("/hw_counters") && strncmp(folder, "/hw_counters", len) == 0);
+	for (size_t i = 0; folder && i < ARRAY_LEN(folders); i++)
+		if (strlen(folders[i]) == (size_t)(name - folder) &&
+		    strncmp(folder, folders[i], (size_t)(name - folder)) == 0)
+			return true;
+	for (size_t i = 0; i < ARRAY_LEN(files); i++)
+		if (strcmp(name, files[i]) == 0)
+			return true;
+	return false;
 }
 
 static int render(const char *path, char *text, size_t size)
@@ -41,7 +48,7 @@ static int render(const char *path, char *text, size_t size)
 int host_open_counter(const char *path, int flags)
 {
 	char text[64];
-	if ((flags & (O_ACCMODE | O_DIRECTORY | O_PATH | O_TRUNC)) != O_RDONLY || !is_counter(path))
+	if ((flags & (O_ACCMODE | O_DIRECTORY | O_PATH | O_TRUNC)) != O_RDONLY || !is_live(path))
 		return -1;
 	int saved = errno, fd = -1;
 	int n = render(path, text, sizeof(text));

@@ -88,6 +88,13 @@ typedef int (*compare_fn)(const struct dirent **, const struct dirent **);
 	X(char *, realpath, NULL, (const char *path, char *resolved), (path, resolved), PLAIN)                         \
 	X(char *, __realpath_chk, NULL, (const char *path, char *resolved, size_t room_B), (path, resolved, room_B),   \
 	  PLAIN)                                                                                                       \
+	X(int, chdir, -1, (const char *path), (path), PLAIN)                                                           \
+	X(ssize_t, getxattr, -1, (const char *path, const char *key, void *value, size_t len),                         \
+	  (path, key, value, len), PLAIN)                                                                              \
+	X(ssize_t, lgetxattr, -1, (const char *path, const char *key, void *value, size_t len),                        \
+	  (path, key, value, len), PLAIN)                                                                              \
+	X(ssize_t, listxattr, -1, (const char *path, char *list, size_t len), (path, list, len), PLAIN)                \
+	X(ssize_t, llistxattr, -1, (const char *path, char *list, size_t len), (path, list, len), PLAIN)               \
 	X(char *, canonicalize_file_name, NULL, (const char *path), (path), PLAIN)
 
 enum function {

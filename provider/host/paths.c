@@ -4,10 +4,16 @@
 
 #include <string.h>
 
-/* X(prefix in the program's eyes, folder below the fabric's, characters that may follow the prefix) */
+/*
+ * X(prefix in the program's eyes, folder below the fabric's, characters that may follow the prefix; NULL = any)
+ *
+ * The last row serves programs that resolve links themselves: those in class/infiniband lead to the PCI functions of
+ * the tree (tree.h), whose domain no machine has.
+ */
 #define REWRITES(X)                                                                                                    \
 	X("/sys/class/infiniband", "/sys/class/infiniband", "/_")                                                      \
-	X("/dev/infiniband", "/dev", "/")
+	X("/dev/infiniband", "/dev", "/")                                                                              \
+	X("/sys/devices/pci4700:", "/sys/devices/pci4700:", NULL)
 
 static const struct rewrite {
 	const char *from, *to, *next;
@@ -32,17 +38,15 @@ static const char *after_prefix(const char *path, const char *prefix)
 
 const char *host_rewrite(const char *path, char *room)
 {
-	/* Nearly every path of a program leaves here. */
-	if (!path || path[0] != '/' || !strstr(path, "/infiniband"))
-		return path;
 	size_t dir_len;
-	const char *dir = host_fabric_dir(&dir_len);
-	if (!dir)
+	const char *dir;
+	/* Relative paths are left alone; a program that changed into the tree is in the tree already. */
+	if (!path || path[0] != '/' || !(dir = host_fabric_dir(&dir_len)))
 		return path;
 	for (size_t i = 0; i < ARRAY_LEN(rewrites); i++) {
 		const struct rewrite *r = &rewrites[i];
 		const char *rest = after_prefix(path, r->from);
-		if (!rest || (*rest && !strchr(r->next, *rest)))
+		if (!rest || (*rest && r->next && !strchr(r->next, *rest)))
 			continue;
 		size_t to_len = strlen(r->to), rest_len = strlen(rest);
 		if (dir_len + to_len + rest_len >= HOST_PATH_MAX)

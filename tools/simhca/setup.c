@@ -14,6 +14,10 @@
 #define SIMHCA_INSTALL_FULL_LIBDIR "/usr/local/lib"
 #endif
 
+#ifndef SIMHCA_PABI
+#define SIMHCA_PABI "*"
+#endif
+
 #define PRELOAD_FILE	"libsimhca-host.so"
 #define DRIVER_FILE	"libsimhca"
 #define PROVIDER_SUFFIX "-rdmav"
@@ -74,7 +78,7 @@ static bool try_folder(const char *lib_dir, struct files *files)
 	files->has_preload = access(files->preload, R_OK) == 0;
 	files->has_provider = find_provider(files->lib_dir, files->provider, sizeof(files->provider));
 	if (!files->has_provider)
-		snprintf(files->provider, sizeof(files->provider), "%.*s/" DRIVER_FILE PROVIDER_SUFFIX "*.so",
+		snprintf(files->provider, sizeof(files->provider), "%.*s/" DRIVER_FILE PROVIDER_SUFFIX SIMHCA_PABI ".so",
 			 PATH_MAX - 64, files->lib_dir);
 	return files->has_preload || files->has_provider;
 }
