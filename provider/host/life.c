@@ -19,7 +19,7 @@ static struct {
 	_Atomic int state; /* READ: release after the rest is written, pairs with the acquire in host_fabric_dir */
 	bool enabled;
 	size_t dir_len;
-	char dir[256];
+	char dir[512];
 	int lock_fd; /* written by the constructor only */
 } host = {.lock_fd = -1};
 

@@ -303,6 +303,17 @@ static int next_turn(uint64_t candidates, int last)
 	return __builtin_ctzll(after ? after : candidates);
 }
 
+/* The hot ring's bit means nothing while its next record is polled, unless the ring is to be given back when empty. */
+static void hide_hot_bit(struct wire_node *w, int peer)
+{
+	uint64_t bit = UINT64_C(1) << peer;
+	bool orphan = rx_is_orphan(&w->rx[peer]);
+
+	atomic_store_explicit(&w->hot_mask, orphan ? 0 : bit, memory_order_relaxed);
+	if (orphan)
+		atomic_fetch_or_explicit(&w->self->pending, bit, memory_order_seq_cst);
+}
+
 static void take_turn(struct fab_node *n, int peer)
 {
 	struct wire_node *w = &n->wire;
@@ -321,14 +332,10 @@ static void take_turn(struct fab_node *n, int peer)
 		if (!attached && !rx_attach(n, (uint32_t)peer))
 			return;
 	}
-	if (old == peer) {
-		atomic_store_explicit(&w->hot_mask, bit, memory_order_relaxed);
-		return;
-	}
 	w->hot = peer;
 	set_hot_next(w, &w->rx[peer]);
-	atomic_store_explicit(&w->hot_mask, bit, memory_order_relaxed);
-	if (old < 0)
+	hide_hot_bit(w, peer);
+	if (old < 0 || old == peer)
 		return;
 	/* The old ring is not polled any more: its sender must see the bit cleared, or we its record (wire_publish). */
 	atomic_fetch_and_explicit(&w->self->pending, ~(UINT64_C(1) << old), memory_order_seq_cst);
@@ -351,10 +358,9 @@ int wire_pending(struct fab_node *n)
 		w->last = w->hot;
 		return w->hot;
 	}
+	/* Our own bit may be here only to say that the hot ring's sender has gone (ring_detach_node). */
 	if (w->hot >= 0 && unlikely(rx_is_orphan(&w->rx[w->hot]))) {
-		/* Its bit is hidden; our own bit brought us here (ring_detach_node). From now on it shows. */
-		atomic_store_explicit(&w->hot_mask, 0, memory_order_relaxed);
-		atomic_fetch_or_explicit(&w->self->pending, UINT64_C(1) << w->hot, memory_order_seq_cst);
+		hide_hot_bit(w, w->hot);
 		hot = true;
 	}
 	w->last = next_turn(others | (hot ? UINT64_C(1) << w->hot : 0), w->last);

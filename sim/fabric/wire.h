@@ -135,7 +135,7 @@ void wire_publish_hole(struct wire_tx *tx);
  * Room for a record with payload_B bytes after ext_B of extended header (PKF_BY_REF: payload_B of the list). The
  * header is zero and private until wire_publish; at most one may be reserved at a time. NULL when the ring is full:
  * the ring then remembers that the producer waits, and the consumer sets the producer's pending bit when it has made
- * room. NULL too for more than wire_payload_max_B, which never fits.
+ * room. Never ask for more than wire_payload_max_B: it might not fit for ever.
  */
 static inline struct pkt *wire_reserve(struct wire_tx *tx, uint32_t ext_B, uint32_t payload_B)
 {

@@ -110,7 +110,7 @@ static void spin(struct engine *e)
 	while (clock_ns() < end_ns) {
 		for (int i = 0; i < 50; i++) {
 			if (engine_has_work(e)) {
-				engine_try(e);
+				engine_try(e, NULL);
 				end_ns = clock_ns() + SPIN_NS;
 			}
 			__builtin_ia32_pause();
@@ -131,7 +131,7 @@ static void *agent_main(void *arg)
 		engine_enter(e);
 		bool worked = engine_has_work(e);
 		if (worked)
-			engine_turn(e, 256);
+			engine_turn(e, 256, NULL);
 		timers_run(e, clock_ns());
 		uint64_t deadline_ns = next_deadline(e);
 		bool any_active = e->active != NULL;

@@ -256,12 +256,6 @@ static inline void poll_unlock(struct hca_cq *cq)
 		lock_drop(&cq->lock);
 }
 
-static inline bool cq_looks_empty(const struct hca_cq *cq)
-{
-	return atomic_load_explicit(&cq->head, memory_order_relaxed) ==
-	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
-}
-
 /* Runs the engine if it has work, when the queue is empty and now and then when it is not. */
 static inline void poll_drive(struct hca_cq *cq)
 {
@@ -270,7 +264,7 @@ static inline void poll_drive(struct hca_cq *cq)
 	if (!atomic_load_explicit(&e->app_alive, memory_order_relaxed))
 		atomic_store_explicit(&e->app_alive, true, memory_order_relaxed);
 	if ((cq_looks_empty(cq) || (++cq->polls & 15) == 0) && engine_has_work(e))
-		engine_try(e);
+		engine_try(e, cq);
 }
 
 int hca_cq_poll(struct hca_cq *cq, int n, struct ibv_wc *wc)
@@ -335,7 +329,7 @@ int hca_cq_arm(struct hca_cq *cq, bool solicited_only)
 		cq->armed = solicited_only ? 2 : 1;
 	/* From now on a packet must wake the agent; pairs with the sender's look at it after publishing. */
 	atomic_store(&e->seg->agent_sleeps, 1);
-	engine_turn(e, 64); /* what came before that store is handled here */
+	engine_turn(e, 64, NULL); /* what came before that store is handled here */
 	engine_leave(e);
 	return 0;
 }

@@ -72,13 +72,15 @@ void engine_leave(struct engine *e)
 	}
 }
 
-void engine_try(struct engine *e)
+void engine_try(struct engine *e, const struct hca_cq *for_cq)
 {
 	if (!lock_try(&e->lock))
 		return;
-	engine_turn(e, TURN_BUDGET);
+	engine_turn(e, TURN_BUDGET, for_cq);
 	engine_leave(e);
 }
+
+static void run_owe(struct engine *e);
 
 static void push_work(struct engine *e, struct hca_qp *qp)
 {
@@ -99,6 +101,8 @@ void engine_post(struct engine *e, struct hca_qp *qp)
 			return; /* the holder will see the work list after it has dropped the lock */
 	}
 	requester_run(qp);
+	if (e->owe)
+		run_owe(e);
 	engine_leave(e);
 	if (unlikely(atomic_load_explicit(&e->deep, memory_order_relaxed)))
 		agent_nudge(e);
@@ -156,6 +160,7 @@ void engine_forget(struct hca_qp *qp)
 	struct engine *e = qp->e;
 
 	run_work(e); /* takes it off the work list; nobody may post on a queue pair that is being destroyed */
+	run_owe(e);  /* what it owes is paid while it can be */
 	for (struct hca_qp **p = &e->resume; *p; p = &(*p)->resume_next)
 		if (*p == qp) {
 			*p = qp->resume_next;
@@ -175,7 +180,6 @@ static void run_resume(struct engine *e)
 	struct hca_qp *list = e->resume;
 
 	e->resume = NULL;
-	atomic_store_explicit(&e->more, false, memory_order_relaxed);
 	while (list) {
 		struct hca_qp *qp = list;
 		list = qp->resume_next;
@@ -262,10 +266,12 @@ static void dispatch(struct engine *e, struct pkt *p)
 	}
 }
 
-void engine_turn(struct engine *e, unsigned budget)
+void engine_turn(struct engine *e, unsigned budget, const struct hca_cq *for_cq)
 {
 	int from;
 
+	if (atomic_load_explicit(&e->more, memory_order_relaxed))
+		atomic_store_explicit(&e->more, false, memory_order_relaxed);
 	while (budget && (from = wire_pending(e->node)) >= 0) {
 		struct pkt *p;
 		while (budget && (p = wire_next(e->node, (uint32_t)from)) != NULL) {
@@ -280,8 +286,12 @@ void engine_turn(struct engine *e, unsigned budget)
 		run_work(e);
 	if (e->resume)
 		run_resume(e);
-	if (e->owe)
-		run_owe(e);
+	if (e->owe) {
+		if (for_cq && !cq_looks_empty(for_cq))
+			atomic_store_explicit(&e->more, true, memory_order_relaxed);
+		else
+			run_owe(e);
+	}
 	if (unlikely(atomic_load_explicit(&e->rnr_waits, memory_order_relaxed))) {
 		uint64_t now_ns = clock_ns();
 		if (now_ns >= e->rnr_next_ns)

@@ -292,14 +292,18 @@ extern __thread int64_t thread_clock_ps __attribute__((tls_model("initial-exec")
 
 struct engine *engine_get(const char *dir, const struct settings *set, char *err, size_t err_size);
 void engine_put(struct engine *e);
-/* Takes the engine if it is free, runs a bounded turn and whatever was queued meanwhile. */
-void engine_try(struct engine *e);
+/*
+ * Takes the engine if it is free, runs a bounded turn and whatever was queued meanwhile. for_cq: the queue that the
+ * caller polls; when the turn has put something into it, acknowledgements are left to the next call of any thread,
+ * so that the application may answer first (the agent pays at its next look at the latest).
+ */
+void engine_try(struct engine *e, const struct hca_cq *for_cq);
 /* Runs this queue pair's requester now, or leaves it on the work list when the engine is busy. */
 void engine_post(struct engine *e, struct hca_qp *qp);
 void engine_enter(struct engine *e);
 /* Leaves the engine and runs what posters queued while it was held. */
 void engine_leave(struct engine *e);
-void engine_turn(struct engine *e, unsigned budget); /* engine lock held */
+void engine_turn(struct engine *e, unsigned budget, const struct hca_cq *for_cq); /* engine lock held */
 uint64_t clock_ns(void);
 
 static inline bool engine_has_work(struct engine *e)
@@ -367,6 +371,12 @@ int sges_iov(struct hca_qp *qp, const struct ibv_sge *sge, uint32_t num, uint64_
 	     struct iovec *iov, int max, enum mr_fault *fault);
 
 /* ---- cq.c ---- */
+static inline bool cq_looks_empty(const struct hca_cq *cq)
+{
+	return atomic_load_explicit(&cq->head, memory_order_relaxed) ==
+	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
+}
+
 void cq_push(struct hca_cq *cq, const struct hca_cqe *cqe); /* engine lock held */
 void cq_forget_qp(struct hca_cq *cq, struct hca_qp *qp);    /* engine lock held; takes the polling lock */
 

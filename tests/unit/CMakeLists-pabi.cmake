@@ -16,7 +16,17 @@ add_executable(unit_pabi_selfcheck ${CMAKE_CURRENT_LIST_DIR}/pabi_selfcheck.c
   ${PROJECT_SOURCE_DIR}/provider/selfcheck.c ${pabi_variants})
 target_link_libraries(unit_pabi_selfcheck PRIVATE simhca_pabi PkgConfig::CRITERION ${CMAKE_DL_LIBS})
 
-foreach(name pabi_layout pabi_selfcheck)
+add_executable(unit_pabi_slots ${CMAKE_CURRENT_LIST_DIR}/pabi_slots.c ${PROJECT_SOURCE_DIR}/provider/slots.c)
+target_link_libraries(unit_pabi_slots PRIVATE simhca_pabi sim_model PkgConfig::CRITERION ${CMAKE_DL_LIBS})
+
+foreach(name pabi_layout pabi_selfcheck pabi_slots)
   add_test(NAME unit_${name} COMMAND unit_${name})
   set_tests_properties(unit_${name} PROPERTIES TIMEOUT 60)
+endforeach()
+
+# Through the library and the launcher, in a fabric.
+add_executable(unit_pabi_provider ${CMAKE_CURRENT_LIST_DIR}/pabi_provider.c)
+target_link_libraries(unit_pabi_provider PRIVATE simhca_lib PkgConfig::IBVERBS PkgConfig::CRITERION)
+foreach(profile generic connectx6dx)
+  test_in_fabric(NAME unit_pabi_provider.${profile} PROFILE ${profile} COMMAND $<TARGET_FILE:unit_pabi_provider>)
 endforeach()

@@ -74,7 +74,7 @@ static void connect_side(struct side *s, const struct side *peer)
 						     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), 0);
 }
 
-static void setup(void)
+static void setup_with(const char *profile)
 {
 	char err[256] = "";
 	struct settings set;
@@ -83,7 +83,7 @@ static void setup(void)
 	cr_assert_eq(mkdir(base, 0700), 0);
 	cr_assert_eq(settings_load(&set, err, sizeof(err)), 0, "%s", err);
 	struct fab_device_config dev = {.name = "simhca0", .num_ports = 1};
-	cr_assert_eq(profile_load("generic", &dev.profile, err, sizeof(err)), 0, "%s", err);
+	cr_assert_eq(profile_load(profile, &dev.profile, err, sizeof(err)), 0, "%s", err);
 	dev.ports[0].link_layer = -1;
 	dev.ports[0].switch_hops = UINT32_MAX;
 	struct fab_config cfg = {.num_devices = 1, .devices = &dev};
@@ -97,6 +97,16 @@ static void setup(void)
 	connect_side(&a, &b);
 	connect_side(&b, &a);
 	events = 0;
+}
+
+static void setup(void)
+{
+	setup_with("generic");
+}
+
+static void setup_connectx6dx(void)
+{
+	setup_with("connectx6dx");
 }
 
 static void drop_side(struct side *s)
@@ -237,6 +247,36 @@ Test(hca_rc, time_only_moves_forward_and_the_same_twice)
 	}
 	cr_expect_gt(gain[0], 0);
 	cr_expect_eq(gain[0], gain[1]);
+}
+
+static int64_t one_way_ps(uint32_t len, unsigned flags)
+{
+	int64_t start = hca_now_ps();
+
+	post_recv(&b, MEM_B);
+	cr_assert_eq(post(&a, IBV_WR_SEND, len, flags, &b, 0), 0);
+	poll_one(&b);
+	int64_t took_ps = hca_now_ps() - start;
+	poll_one(&a);
+	return took_ps;
+}
+
+static void expect_about(int64_t ps, int64_t expected_ps)
+{
+	cr_expect(llabs(ps - expected_ps) <= 20, "%lld ps, expected %lld", (long long)ps, (long long)expected_ps);
+}
+
+TestSuite(hca_time, .init = setup_connectx6dx, .fini = teardown, .timeout = 60);
+
+Test(hca_time, the_whole_path_costs_what_the_closed_form_says)
+{
+	expect_about(one_way_ps(64, IBV_SEND_INLINE), 881142);
+	expect_about(one_way_ps(64, 0), 1447603);
+	expect_about(one_way_ps(4096, 0), 2099997);
+	int64_t start = hca_now_ps();
+	cr_assert_eq(post(&a, IBV_WR_RDMA_READ, 8, 0, &b, 0), 0);
+	poll_one(&a);
+	expect_about(hca_now_ps() - start, 1591975);
 }
 
 Test(hca_rc, armed_queue_tells_once)

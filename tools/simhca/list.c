@@ -32,6 +32,11 @@ struct json_object *obj_new(void)
 	return must(json_object_new_object());
 }
 
+void obj_free(struct json_object *obj)
+{
+	json_object_put(obj);
+}
+
 struct json_object *row_add(struct json_object *list)
 {
 	struct json_object *row = obj_new();

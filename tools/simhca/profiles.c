@@ -85,8 +85,10 @@ int cmd_profiles(int argc, char **argv)
 	}
 	struct json_object *list = list_new();
 	int rc = profile_each(add_profile, list);
-	return rc ? (rc < 0 ? complain("profiles: %s", strerror(-rc)) : rc)
-		  : list_print("profiles", list, opt.common.json);
+	if (!rc)
+		return list_print("profiles", list, opt.common.json);
+	obj_free(list);
+	return rc < 0 ? complain("profiles: %s", strerror(-rc)) : rc;
 }
 
 /* ---- probe ---- */
@@ -253,7 +255,8 @@ int cmd_probe(int argc, char **argv)
 		return EXIT_SETUP;
 	opt.list = list_new();
 	int rc = opt.profile ? probe_profile(opt.profile, &opt) : profile_each(probe_profile, &opt);
-	if (rc)
-		return rc < 0 ? complain("profiles: %s", strerror(-rc)) : rc;
-	return list_print("probe", opt.list, opt.common.json);
+	if (!rc)
+		return list_print("probe", opt.list, opt.common.json);
+	obj_free(opt.list);
+	return rc < 0 ? complain("profiles: %s", strerror(-rc)) : rc;
 }

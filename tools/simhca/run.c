@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * simhca run: makes or joins the fabric, tells libibverbs where the provider and the device tree are, and becomes the
- * program. Nothing stays behind that could get between the program and its terminal, signals or exit status.
+ * program. Nothing stays that could get between the program and its terminal, signals or exit status.
  */
 #include "tools/simhca/simhca.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* X(word of --mode) */
@@ -167,6 +169,19 @@ static int devices_from_options(struct fab_config *cfg, const char *devices, con
 	return rc;
 }
 
+/* The folder of the fabrics, absolute: the program may change its directory. */
+static int find_base(struct fab_config *cfg, const struct settings *set)
+{
+	char path[PATH_MAX];
+	const char *dir = cfg->base[0] ? cfg->base : set->dir;
+	if (!realpath(dir, path))
+		return complain("folder of the fabrics: %s: %s", dir, strerror(errno));
+	if (strlen(path) >= sizeof(cfg->base))
+		return complain("folder of the fabrics: %s is longer than %zu bytes", dir, sizeof(cfg->base) - 1);
+	strcpy(cfg->base, path);
+	return 0;
+}
+
 static int read_config(const struct run *run, const struct settings *set, struct fab_config *cfg)
 {
 	char err[512];
@@ -180,11 +195,8 @@ static int read_config(const struct run *run, const struct settings *set, struct
 		rc = devices_from_options(cfg, run->devices ? run->devices : "simhca0,simhca1",
 					  run->profile ? run->profile : "generic");
 	}
-	if (!cfg->base[0]) {
-		if (strlen(set->dir) >= sizeof(cfg->base))
-			return complain("SIMHCA_DIR: longer than %zu bytes", sizeof(cfg->base) - 1);
-		strcpy(cfg->base, set->dir);
-	}
+	if (!rc)
+		rc = find_base(cfg, set);
 	if (run->fabric || !cfg->name[0]) {
 		const char *name = fabric_name(set, run->fabric);
 		if (!*name || strlen(name) >= sizeof(cfg->name))
@@ -368,11 +380,52 @@ static int enter_mode(const struct run *run, const char *dir)
 	return rc;
 }
 
+/*
+ * Without the preload nobody inside the program gives the fabric back at its end. A process of no terminal waits until
+ * the fabric's last user has gone, however it went, and removes it. It is nobody's child, so that the program, which
+ * takes this process over, does not find one that it did not start.
+ */
+static void watch_fabric(const char *dir)
+{
+	char lock[PATH_MAX];
+	snprintf(lock, sizeof(lock), "%s/lock", dir);
+	pid_t pid = fork();
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	if (pid != 0)
+		return; /* no watcher: the next simhca sweeps */
+	if (fork() != 0)
+		_exit(0);
+	setsid();
+	if (chdir("/") < 0 || close_range(0, ~0u, 0) < 0)
+		_exit(0);
+	int fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR)
+		;
+	fabric_release_fd(dir, fd);
+	_exit(0);
+}
+
+/* Below another `simhca run`: this process gives back what it holds of that fabric, before it becomes the program. */
+static void leave_outer(void)
+{
+	const char *dir = getenv("SIMHCA_FABRIC_DIR"), *text = getenv("SIMHCA_LOCK_FD");
+	char path[PATH_MAX];
+	struct stat held, lock;
+	if (!dir || !text)
+		return;
+	int fd = atoi(text);
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	if (fstat(fd, &held) == 0 && stat(path, &lock) == 0 && held.st_dev == lock.st_dev && held.st_ino == lock.st_ino)
+		fabric_release_fd(dir, fd);
+}
+
 /* Does not return if all goes well. */
 static int become(const struct run *run, const struct files *files, const struct fab_config *cfg, struct fabric *f,
 		  const char *program)
 {
 	int lock_fd = inherit_lock(fabric_lock_fd(f));
+	leave_outer();
 	set_environment(run, files, cfg, f, lock_fd, program);
 	execvp(run->program[0], run->program);
 	int rc = errno == ENOENT ? EXIT_NOPROG : EXIT_NOEXEC;
@@ -408,6 +461,8 @@ int cmd_run(int argc, char **argv)
 		rc = read_config(&run, &set, &cfg);
 	if (!rc)
 		rc = ensure_fabric(&cfg, &f);
+	if (!rc && run.mode != MODE_preload)
+		watch_fabric(fabric_path(f));
 	if (!rc)
 		rc = enter_mode(&run, fabric_path(f));
 	if (!rc && run.program)

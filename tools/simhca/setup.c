@@ -78,8 +78,8 @@ static bool try_folder(const char *lib_dir, struct files *files)
 	files->has_preload = access(files->preload, R_OK) == 0;
 	files->has_provider = find_provider(files->lib_dir, files->provider, sizeof(files->provider));
 	if (!files->has_provider)
-		snprintf(files->provider, sizeof(files->provider), "%.*s/" DRIVER_FILE PROVIDER_SUFFIX SIMHCA_PABI ".so",
-			 PATH_MAX - 64, files->lib_dir);
+		snprintf(files->provider, sizeof(files->provider),
+			 "%.*s/" DRIVER_FILE PROVIDER_SUFFIX SIMHCA_PABI ".so", PATH_MAX - 64, files->lib_dir);
 	return files->has_preload || files->has_provider;
 }
 

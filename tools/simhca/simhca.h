@@ -111,6 +111,7 @@ void row_bool(struct json_object *row, const char *key, bool value);
 void row_null(struct json_object *row, const char *key);
 void row_obj(struct json_object *row, const char *key, struct json_object *value);
 struct json_object *obj_new(void);
+void obj_free(struct json_object *obj);
 
 /* Prints {"name": [rows]} or an aligned table whose columns are the keys of the first row. Frees the list. 0 or
  * EXIT_SETUP. */

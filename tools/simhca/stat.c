@@ -143,18 +143,18 @@ static int print_all(const struct stat_options *opt, struct fabric *f)
 		found = true;
 		add_device(opt, f, i, devices);
 	}
-	if (!found && opt->device)
-		return complain("no device '%s' in fabric '%s'", opt->device, seg->name);
-	if (opt->qp)
+	if (found && opt->qp)
 		add_qps(opt, f, qps);
-	if (!opt->common.json)
-		return fflush(stdout) ? complain("writing: %s", strerror(errno)) : 0;
 	struct json_object *top = obj_new();
 	row_str(top, "fabric", seg->name);
 	row_obj(top, "devices", devices);
-	if (opt->qp)
-		row_obj(top, "qps", qps);
-	return json_print(top);
+	row_obj(top, "qps", qps);
+	if (found && opt->common.json)
+		return json_print(top);
+	obj_free(top);
+	if (!found && opt->device)
+		return complain("no device '%s' in fabric '%s'", opt->device, seg->name);
+	return fflush(stdout) ? complain("writing: %s", strerror(errno)) : 0;
 }
 
 int cmd_stat(int argc, char **argv)
