@@ -76,12 +76,14 @@ static void release_slot(struct fabric *f, uint32_t index)
 	for (uint32_t p = 0; p < FAB_NODES_MAX; p++)
 		atomic_store_explicit(&h->nodes[p].inside[index], 0, memory_order_seq_cst);
 	qp_release_owner(f, index, SEG_OWNER(index, incarnation));
-	/* release, and before the peers are told: who looks finds it gone */
-	atomic_store_explicit(&s->incarnation, 0, memory_order_release);
-	ring_detach_node(f, index, incarnation);
+	uint64_t peers = ring_detach_node(f, index, incarnation);
+	ring_tell(f, index, peers);
 	atomic_store_explicit(&s->agent_sleeps, 0, memory_order_relaxed);
-	atomic_store_explicit(&s->pending, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->life_state, LIFE_GRACE, memory_order_release);
+	/* Last, for all of this is done again should we be killed in between. */
+	atomic_store_explicit(&s->incarnation, 0, memory_order_release);
+	/* Once more for those who looked before it was gone. */
+	ring_tell(f, index, peers);
 }
 
 bool node_reclaim(struct fabric *f, uint32_t index)

@@ -125,8 +125,10 @@ int ring_create(struct fab_node *n, uint32_t to, uint64_t to_inc, seg_off *off);
 void ring_detach(struct fabric *f, uint32_t from, uint32_t to, seg_off off, bool rx);
 /* The oldest ring from -> to that the consumer with this incarnation has still to read; 0 = none. */
 seg_off ring_oldest_rx(struct fabric *f, uint32_t from, uint32_t to, uint64_t to_inc);
-/* Detaches a node that left or died from all its rings; tells the peers. */
-void ring_detach_node(struct fabric *f, uint32_t index, uint64_t incarnation);
+/* Detaches a node that left or died from all its rings. Mask of the peers that are still attached to some. */
+uint64_t ring_detach_node(struct fabric *f, uint32_t index, uint64_t incarnation);
+/* Makes these peers look at their rings with `index`: they drain what is left and let go. */
+void ring_tell(struct fabric *f, uint32_t index, uint64_t peers);
 
 /* ---- node.c ---- */
 

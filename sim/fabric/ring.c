@@ -137,21 +137,29 @@ static bool detach_chain(struct fabric *f, uint32_t from, uint32_t to, bool rx, 
 	return peer;
 }
 
-void ring_detach_node(struct fabric *f, uint32_t index, uint64_t incarnation)
+void ring_tell(struct fabric *f, uint32_t index, uint64_t peers)
 {
-	struct seg_header *h = seg_of(f);
+	struct seg_node *nodes = seg_of(f)->nodes;
+
+	for (uint32_t p = 0; p < FAB_NODES_MAX; p++) {
+		uint64_t bit = UINT64_C(1) << p;
+		if (!(peers & bit))
+			continue;
+		/* If our ring is the peer's hot one our bit is hidden, then its own shows. seq_cst as in wire_publish. */
+		atomic_fetch_or_explicit(&nodes[p].pending, UINT64_C(1) << index | bit, memory_order_seq_cst);
+		node_wake(&nodes[p]);
+	}
+}
+
+uint64_t ring_detach_node(struct fabric *f, uint32_t index, uint64_t incarnation)
+{
+	uint64_t peers = 0;
 
 	for (uint32_t p = 0; p < FAB_NODES_MAX; p++) {
 		bool peer = detach_chain(f, index, p, false, incarnation);
 		peer |= detach_chain(f, p, index, true, incarnation);
-		if (!peer || p == index)
-			continue;
-		/*
-		 * The peer drains what is left and lets go. If our ring is its hot one our bit is hidden, then its own
-		 * shows. seq_cst as in wire_publish.
-		 */
-		atomic_fetch_or_explicit(&h->nodes[p].pending, UINT64_C(1) << index | UINT64_C(1) << p,
-					 memory_order_seq_cst);
-		node_wake(&h->nodes[p]);
+		if (peer && p != index)
+			peers |= UINT64_C(1) << p;
 	}
+	return peers;
 }

@@ -59,7 +59,7 @@ struct wqe {
 	uint8_t op, flags;   /* enum sim_op, enum wqe_flag */
 	uint32_t error;      /* enum ibv_wc_status found before it was sent; it waits for its turn to complete */
 	uint16_t blocks;     /* basic blocks of the WQE */
-	uint16_t pad;
+	uint16_t wqe_B;      /* its bytes in the family's layout */
 	union {
 		struct ibv_sge sge[1];
 		uint8_t data[16];

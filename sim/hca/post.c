@@ -167,6 +167,7 @@ static inline int close_slot(struct hca_qp *qp, struct wqe *w)
 	if (unlikely(used + plan.units > sq->max_units))
 		return refuse(qp, REFUSE_FULL, qp->h->prof.err_full, plan.units, sq->max_units - used);
 	w->blocks = (uint16_t)plan.blocks;
+	w->wqe_B = (uint16_t)plan.wqe_B;
 	if (plan.push)
 		w->flags |= WQF_PUSH;
 	sq->units_posted += plan.units;
@@ -205,7 +206,7 @@ static void ring(struct hca_qp *qp)
 	see_writes(qp);
 	for (uint32_t i = 0; i < qp->wr_count; i++) {
 		struct wqe *w = sq_slot(&qp->sq, qp->build_start + i);
-		struct wqe_plan plan = {.blocks = w->blocks, .push = w->flags & WQF_PUSH};
+		struct wqe_plan plan = {.wqe_B = w->wqe_B, .blocks = w->blocks, .push = w->flags & WQF_PUSH};
 		if (qp->wr_count > 1) {
 			struct wqe_shape shape;
 			shape_of(qp, w, qp->wr_count, &shape);
@@ -219,7 +220,7 @@ static void ring(struct hca_qp *qp)
 	}
 	for (uint32_t i = 0; i < qp->wr_count; i++) {
 		struct wqe *w = sq_slot(&qp->sq, qp->build_start + i);
-		struct wqe_plan plan = {.blocks = w->blocks, .push = w->flags & WQF_PUSH};
+		struct wqe_plan plan = {.wqe_B = w->wqe_B, .blocks = w->blocks, .push = w->flags & WQF_PUSH};
 		w->have_ps = thread_clock_ps + time_have_listed_ps(t, &plan, i, qp->wr_count);
 	}
 	count(qp, CTR_POSTS, qp->wr_count);

@@ -77,7 +77,7 @@ static int64_t depart(struct hca_qp *qp, const struct wqe *w, bool response)
 	uint32_t bytes = response ? 0 : w->length;
 	bool gather = !response && bytes && !(w->flags & WQF_INLINE);
 
-	uint32_t ext_B = sim_ops[w->op].flags & OPF_ATOMIC ? 28 : sim_ops[w->op].flags & OPF_RETH ? 16 : 0;
+	uint32_t ext_B = time_request_ext_B(qp->kind, (enum sim_op)w->op);
 
 	if (unlikely(bytes != qp->cached_B || gather != qp->cached_gather || ext_B != qp->cached_ext_B)) {
 		qp->cached_tx_ps = time_tx_ps(t, bytes, gather, qp->mtu_B, ext_B);

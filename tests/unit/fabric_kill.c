@@ -93,7 +93,12 @@ static void drain(struct fab_node *n)
 	for (int i = 0; wire_has_work(n); i++) {
 		int from = wire_pending(n);
 		struct pkt *p;
-		CHECK(i < 1000);
+		if (i > 1000) {
+			struct wire_node *w = (struct wire_node *)n;
+			util_die("work that nobody can do: pending %llx, hot %d, mask %llx, hot word %x, turn %d",
+				 (unsigned long long)w->self->pending, w->hot, (unsigned long long)w->hot_mask,
+				 w->hot_next ? w->hot_next->word : 0, from);
+		}
 		while (from >= 0 && (p = wire_next(n, (uint32_t)from))) {
 			CHECK(util_same(pkt_payload(p), p->payload_B, p->psn));
 			wire_consume(n, (uint32_t)from);

@@ -236,7 +236,7 @@ Test(pabi_provider, import_in_one_process)
 	struct ibv_cq *q;
 
 	cr_assert_not_null(mr);
-	imp = ibv_import_device(ctx->cmd_fd);
+	imp = ibv_import_device(dup(ctx->cmd_fd)); /* which takes the duplicate */
 	cr_assert_not_null(imp, "ibv_import_device: %s", strerror(errno));
 	cr_expect_geq(imp->async_fd, 0);
 	cr_expect_neq(imp->async_fd, ctx->async_fd);
