@@ -93,7 +93,7 @@ static int64_t wall_ns(void)
 static struct p_context *context_new(struct ibv_device *dev, int cmd_fd, struct p_hca *a)
 {
 	struct p_context *ctx = _verbs_init_and_alloc_context(
-		dev, cmd_fd, sizeof(*ctx), (struct verbs_context *)offsetof(struct p_context, vctx), 0);
+	    dev, cmd_fd, sizeof(*ctx), (struct verbs_context *)offsetof(struct p_context, vctx), 0);
 	int rc;
 
 	if (!ctx) {
@@ -234,9 +234,8 @@ int simhca_query_rt_values(struct ibv_context *ctx, struct ibv_values_ex *values
 
 int context_query_gid(void *user, uint32_t port, uint32_t index, struct ib_uverbs_gid_entry *entry)
 {
-	static const uint32_t types[] = {[GID_IB] = IBV_GID_TYPE_IB,
-					 [GID_ROCE_V1] = IBV_GID_TYPE_ROCE_V1,
-					 [GID_ROCE_V2] = IBV_GID_TYPE_ROCE_V2};
+	static const uint32_t types[] = {
+	    [GID_IB] = IBV_GID_TYPE_IB, [GID_ROCE_V1] = IBV_GID_TYPE_ROCE_V1, [GID_ROCE_V2] = IBV_GID_TYPE_ROCE_V2};
 	struct p_context *ctx = user;
 	struct seg_gid gid;
 	int rc = hca_query_gid(ctx->hca->h, port, index, &gid);

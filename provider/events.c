@@ -29,7 +29,7 @@
 
 struct p_channel {
 	struct p_channel *next; /* of the process */
-	struct p_context *ctx;  /* NULL: its context was closed, the program still has the descriptor */
+	struct p_context *ctx;	/* NULL: its context was closed, the program still has the descriptor */
 	int read_fd, write_fd;
 	ino_t pipe; /* of both ends */
 	struct p_cq *overflow, **overflow_end;
@@ -495,12 +495,12 @@ void events_forget_cq(struct p_cq *cq)
 {
 	struct ibv_cq *ib = &cq->vcq.cq;
 	struct ack_wait w = {
-		.mutex = &ib->mutex,
-		.cond = &ib->cond,
-		.completed = {&ib->comp_events_completed, &ib->async_events_completed},
-		.call = "ibv_destroy_cq",
-		.object = "CQ",
-		.number = ib->handle,
+	    .mutex = &ib->mutex,
+	    .cond = &ib->cond,
+	    .completed = {&ib->comp_events_completed, &ib->async_events_completed},
+	    .call = "ibv_destroy_cq",
+	    .object = "CQ",
+	    .number = ib->handle,
 	};
 
 	if (inherited(ib->context))
@@ -519,12 +519,12 @@ void events_forget_qp(struct p_qp *qp)
 {
 	struct ibv_qp *ib = &qp->vqp.qp;
 	struct ack_wait w = {
-		.mutex = &ib->mutex,
-		.cond = &ib->cond,
-		.completed = {&ib->events_completed},
-		.call = "ibv_destroy_qp",
-		.object = "QP",
-		.number = ib->qp_num,
+	    .mutex = &ib->mutex,
+	    .cond = &ib->cond,
+	    .completed = {&ib->events_completed},
+	    .call = "ibv_destroy_qp",
+	    .object = "QP",
+	    .number = ib->qp_num,
 	};
 
 	if (inherited(ib->context))
@@ -556,6 +556,6 @@ void events_close(struct p_context *ctx)
 }
 
 const struct hca_callbacks provider_callbacks = {
-	.comp_event = comp_event,
-	.async_event = async_event,
+    .comp_event = comp_event,
+    .async_event = async_event,
 };

@@ -162,13 +162,13 @@ struct ibv_mr *simhca_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, uin
 	mr->vmr.mr_type = PABI_MR;
 	mr->vmr.access = access; /* the library reads it back at dereg */
 	mr->vmr.ibv_mr = (struct ibv_mr){
-		.context = ibpd->context,
-		.pd = ibpd,
-		.addr = addr,
-		.length = length,
-		.handle = mr->obj.handle,
-		.lkey = hca_mr_lkey(mr->hmr),
-		.rkey = hca_mr_rkey(mr->hmr),
+	    .context = ibpd->context,
+	    .pd = ibpd,
+	    .addr = addr,
+	    .length = length,
+	    .handle = mr->obj.handle,
+	    .lkey = hca_mr_lkey(mr->hmr),
+	    .rkey = hca_mr_rkey(mr->hmr),
 	};
 	return &mr->vmr.ibv_mr;
 }
@@ -260,8 +260,7 @@ struct ibv_cq *simhca_create_cq(struct ibv_context *context, int cqe, struct ibv
 /* What the extended verb may ask of this adapter; the errno that refuses the rest. */
 static int cq_ex_check(const struct p_context *ctx, const struct ibv_cq_init_attr_ex *attr)
 {
-	const uint64_t stamps =
-		IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	const uint64_t stamps = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 	uint64_t known = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
 
 	if (hca_profile(ctx->hca->h)->hca_core_clock_khz)
@@ -383,8 +382,7 @@ static int qp_ex_check(const struct ibv_qp_init_attr_ex *attr)
 		say(LOG_WHY, "ibv_create_qp_ex: create_flags %#x are not offered: EOPNOTSUPP", attr->create_flags);
 		return EOPNOTSUPP;
 	}
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
-	    (attr->send_ops_flags & ~qp_ex_ops(attr->qp_type))) {
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (attr->send_ops_flags & ~qp_ex_ops(attr->qp_type))) {
 		say(LOG_WHY, "ibv_create_qp_ex: send_ops_flags %#llx asked, %#llx offered for the type: EOPNOTSUPP",
 		    (unsigned long long)attr->send_ops_flags, (unsigned long long)qp_ex_ops(attr->qp_type));
 		return EOPNOTSUPP;
@@ -444,13 +442,13 @@ static struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *attr
 	if (!qp)
 		return NULL;
 	init = (struct hca_qp_init){
-		.pd = to_pd(pd)->hpd,
-		.send_cq = to_cq(attr->send_cq)->hcq,
-		.recv_cq = to_cq(attr->recv_cq)->hcq,
-		.kind = kind_of(attr->qp_type),
-		.send_ops = extended ? attr->send_ops_flags : 0,
-		.sq_sig_all = attr->sq_sig_all,
-		.user = qp,
+	    .pd = to_pd(pd)->hpd,
+	    .send_cq = to_cq(attr->send_cq)->hcq,
+	    .recv_cq = to_cq(attr->recv_cq)->hcq,
+	    .kind = kind_of(attr->qp_type),
+	    .send_ops = extended ? attr->send_ops_flags : 0,
+	    .sq_sig_all = attr->sq_sig_all,
+	    .user = qp,
 	};
 	caps_in(&attr->cap, &init.caps);
 	/* An asynchronous event may find the queue pair as soon as it exists. */

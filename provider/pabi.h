@@ -74,17 +74,17 @@ enum pabi_mr_type { PABI_MR = 0, PABI_NULL_MR = 1, PABI_IMPORTED_MR = 2 };
 
 struct pabi_op {
 	const char *name;
-	unsigned int index;     /* place in verbs_context_ops */
-	size_t public_off;      /* of the public pointer, from the start of verbs_context */
+	unsigned int index; /* place in verbs_context_ops */
+	size_t public_off;  /* of the public pointer, from the start of verbs_context */
 };
 
 struct pabi_expect {
 	unsigned int release;
-	size_t context_size;      /* of verbs_context */
-	size_t context_off;       /* of verbs_context.context */
-	size_t priv_off;          /* of verbs_context.priv */
-	size_t qp_comp_mask_off;  /* of verbs_qp.comp_mask */
-	unsigned int num_ops;     /* entries of verbs_context_ops */
+	size_t context_size;	 /* of verbs_context */
+	size_t context_off;	 /* of verbs_context.context */
+	size_t priv_off;	 /* of verbs_context.priv */
+	size_t qp_comp_mask_off; /* of verbs_qp.comp_mask */
+	unsigned int num_ops;	 /* entries of verbs_context_ops */
 	unsigned int num_public;
 	const struct pabi_op *public_ops;
 };
@@ -99,46 +99,44 @@ struct pabi_expect {
 /* Defines the expectations of this release as a constant of the given name. */
 #define PABI_DEFINE_EXPECT(linkage, name)                                                                              \
 	static const struct pabi_op name##_ops[] = {PABI_verbs_context(PABI_EXPECT_ROW, PABI_EXPECT_OP)                \
-							    PABI_CONTEXT_OPS(PABI_EXPECT_CONTEXT_OP)};                 \
+							PABI_CONTEXT_OPS(PABI_EXPECT_CONTEXT_OP)};                     \
 	linkage const struct pabi_expect name = {                                                                      \
-		.release = SIMHCA_RDMA_CORE,                                                                           \
-		.context_size = sizeof(struct model_verbs_context),                                                    \
-		.context_off = offsetof(struct model_verbs_context, context),                                          \
-		.priv_off = offsetof(struct model_verbs_context, priv),                                                \
-		.qp_comp_mask_off = offsetof(struct verbs_qp, comp_mask),                                              \
-		.num_ops = sizeof(struct verbs_context_ops) / sizeof(void *),                                          \
-		.num_public = sizeof(name##_ops) / sizeof(name##_ops[0]),                                              \
-		.public_ops = name##_ops,                                                                              \
+	    .release = SIMHCA_RDMA_CORE,                                                                               \
+	    .context_size = sizeof(struct model_verbs_context),                                                        \
+	    .context_off = offsetof(struct model_verbs_context, context),                                              \
+	    .priv_off = offsetof(struct model_verbs_context, priv),                                                    \
+	    .qp_comp_mask_off = offsetof(struct verbs_qp, comp_mask),                                                  \
+	    .num_ops = sizeof(struct verbs_context_ops) / sizeof(void *),                                              \
+	    .num_public = sizeof(name##_ops) / sizeof(name##_ops[0]),                                                  \
+	    .public_ops = name##_ops,                                                                                  \
 	}
 
-/* ---- compile-time checks ------------------------------------------------------------------------------------------ */
+/* ---- compile-time checks ------------------------------------------------------------------------------------------
+ */
 
 #ifndef PABI_STANDALONE
 
 /* The installed header must be that of the release we were told: every modelled field at its place, nothing behind. */
 #define PABI_SAME(name, field)                                                                                         \
 	_Static_assert(offsetof(struct name, field) == offsetof(struct model_##name, field) &&                         \
-			       sizeof(((struct name *)0)->field) == sizeof(((struct model_##name *)0)->field),         \
+			   sizeof(((struct name *)0)->field) == sizeof(((struct model_##name *)0)->field),             \
 		       "the installed verbs.h is not of this release: " #name "." #field);
 #define PABI_SAME_SIZE(name)                                                                                           \
 	_Static_assert(sizeof(struct name) == sizeof(struct model_##name),                                             \
 		       "the installed verbs.h is not of this release: " #name);
 #define PABI_SAME_NO_UNION(a, b, c, d)
-#define PABI_SAME_PORT(since, type, field)    PABI_IF_##since(PABI_SAME(ibv_port_attr, field))
-#define PABI_SAME_QP_EX(since, type, field)   PABI_IF_##since(PABI_SAME(ibv_qp_ex, field))
-#define PABI_SAME_CONTEXT(since, type, field) PABI_IF_##since(PABI_SAME(verbs_context, field))
+#define PABI_SAME_PORT(since, type, field)     PABI_IF_##since(PABI_SAME(ibv_port_attr, field))
+#define PABI_SAME_QP_EX(since, type, field)    PABI_IF_##since(PABI_SAME(ibv_qp_ex, field))
+#define PABI_SAME_CONTEXT(since, type, field)  PABI_IF_##since(PABI_SAME(verbs_context, field))
 #define PABI_SAME_CONTEXT_OP(since, field, op) PABI_IF_##since(PABI_SAME(verbs_context, field))
-PABI_ibv_port_attr(PABI_SAME_PORT, PABI_SAME_NO_UNION)
-PABI_ibv_qp_ex(PABI_SAME_QP_EX, PABI_SAME_NO_UNION)
-PABI_verbs_context(PABI_SAME_CONTEXT, PABI_SAME_CONTEXT_OP)
-PABI_SAME_SIZE(ibv_port_attr)
-PABI_SAME_SIZE(ibv_qp_ex)
-PABI_SAME_SIZE(verbs_context)
+PABI_ibv_port_attr(PABI_SAME_PORT, PABI_SAME_NO_UNION) PABI_ibv_qp_ex(PABI_SAME_QP_EX, PABI_SAME_NO_UNION)
+    PABI_verbs_context(PABI_SAME_CONTEXT, PABI_SAME_CONTEXT_OP) PABI_SAME_SIZE(ibv_port_attr) PABI_SAME_SIZE(ibv_qp_ex)
+	PABI_SAME_SIZE(verbs_context)
 
 #endif /* PABI_STANDALONE */
 
 #if defined(__x86_64__)
-_Static_assert(sizeof(struct verbs_device_ops) == 72, "verbs_device_ops");
+	    _Static_assert(sizeof(struct verbs_device_ops) == 72, "verbs_device_ops");
 _Static_assert(sizeof(struct verbs_match_ent) == 24, "verbs_match_ent");
 _Static_assert(sizeof(struct verbs_sysfs_dev) == (SIMHCA_RDMA_CORE >= 35 ? 992 : 984), "verbs_sysfs_dev");
 _Static_assert(sizeof(struct verbs_device) == 712, "verbs_device");
@@ -147,7 +145,7 @@ _Static_assert(sizeof(struct verbs_cq) == 288, "verbs_cq");
 _Static_assert(sizeof(struct verbs_srq) == 160, "verbs_srq");
 _Static_assert(sizeof(struct verbs_xrcd) == 16, "verbs_xrcd");
 _Static_assert(sizeof(struct verbs_dm) == 40, "verbs_dm");
-_Static_assert(offsetof(struct verbs_qp, comp_mask) == (SIMHCA_RDMA_CORE >= 45   ? 360
+_Static_assert(offsetof(struct verbs_qp, comp_mask) == (SIMHCA_RDMA_CORE >= 45	 ? 360
 							: SIMHCA_RDMA_CORE == 44 ? 352
 										 : 344),
 	       "verbs_qp.comp_mask");
@@ -168,10 +166,11 @@ _Static_assert(sizeof(struct verbs_context_ops) / sizeof(void *) == (SIMHCA_RDMA
 
 #ifndef PABI_STANDALONE
 
-/* ---- the four private functions ------------------------------------------------------------------------------------ */
+/* ---- the four private functions ------------------------------------------------------------------------------------
+ */
 
-#define PABI_CAT_(a, b)       a##b
-#define PABI_CAT(a, b)        PABI_CAT_(a, b)
+#define PABI_CAT_(a, b)	      a##b
+#define PABI_CAT(a, b)	      PABI_CAT_(a, b)
 #define verbs_register_driver PABI_CAT(verbs_register_driver_, SIMHCA_PABI)
 
 /* Makes the provider known; called once from a constructor. ops must live for ever. */

@@ -99,11 +99,11 @@
 	ROW(34, uint32_t, match_max_abi_version)                                                                       \
 	ROW(34, const struct verbs_match_ent *, match_table)                                                           \
 	ROW(34, const struct verbs_device_ops **, static_providers)                                                    \
-	ROW(34, bool (*)(struct verbs_sysfs_dev *sysfs_dev), match_device)                                             \
-	ROW(34, struct verbs_context *(*)(struct ibv_device *device, int cmd_fd, void *private_data), alloc_context)   \
-	ROW(34, struct verbs_context *(*)(struct ibv_device *device, int cmd_fd), import_context)                      \
-	ROW(34, struct verbs_device *(*)(struct verbs_sysfs_dev *sysfs_dev), alloc_device)                             \
-	ROW(34, void (*)(struct verbs_device *device), uninit_device)
+	ROW(34, bool (*)(struct verbs_sysfs_dev * sysfs_dev), match_device)                                            \
+	ROW(34, struct verbs_context *(*)(struct ibv_device * device, int cmd_fd, void *private_data), alloc_context)  \
+	ROW(34, struct verbs_context *(*)(struct ibv_device * device, int cmd_fd), import_context)                     \
+	ROW(34, struct verbs_device *(*)(struct verbs_sysfs_dev * sysfs_dev), alloc_device)                            \
+	ROW(34, void (*)(struct verbs_device * device), uninit_device)
 
 #define PABI_verbs_sysfs_dev(ROW, OVERLAY)                                                                             \
 	ROW(34, struct pabi_list_node, entry)                                                                          \
@@ -236,8 +236,10 @@
 	ROW(34, int (*)(struct ibv_srq *, struct ibv_recv_wr *, struct ibv_recv_wr **), post_srq_recv)                 \
 	ROW(65, void *, qp_attach_comp_cntr)                                                                           \
 	ROW(65, void *, query_comp_cntr_caps)                                                                          \
-	ROW(34, int (*)(struct ibv_context *, const struct ibv_query_device_ex_input *, struct ibv_device_attr_ex *,   \
-			size_t), query_device_ex)                                                                      \
+	ROW(34,                                                                                                        \
+	    int (*)(struct ibv_context *, const struct ibv_query_device_ex_input *, struct ibv_device_attr_ex *,       \
+		    size_t),                                                                                           \
+	    query_device_ex)                                                                                           \
 	ROW(34, int (*)(struct ibv_qp *, struct ibv_ece *), query_ece)                                                 \
 	ROW(34, int (*)(struct ibv_context *, uint8_t, struct ibv_port_attr *), query_port)                            \
 	ROW(62, void *, query_port_speed)                                                                              \
@@ -360,7 +362,7 @@
 	OP(34, create_wq, create_wq)                                                                                   \
 	OP(34, query_rt_values, query_rt_values)                                                                       \
 	ROW(34, void *, create_cq_ex) /* the library's own wrapper round the op */                                     \
-	ROW(34, void *, priv)         /* the library allocates it; a provider never looks inside */                    \
+	ROW(34, void *, priv)	      /* the library allocates it; a provider never looks inside */                    \
 	OP(34, query_device_ex, query_device_ex)                                                                       \
 	OP(34, ibv_destroy_flow, destroy_flow)                                                                         \
 	ROW(34, void *, ABI_placeholder2)                                                                              \

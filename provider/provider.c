@@ -17,34 +17,42 @@
  * rereg_mr, advise_mr, parent and thread domains, flows, work queues and indirection tables, counters, CQ moderation.
  */
 const struct verbs_context_ops simhca_context_ops = {
-	.alloc_pd = simhca_alloc_pd,
-	.async_event = simhca_async_event,
-	.cq_event = simhca_cq_event,
-	.create_cq = simhca_create_cq,
-	.create_cq_ex = simhca_create_cq_ex,
-	.create_qp = simhca_create_qp,
-	.create_qp_ex = simhca_create_qp_ex,
-	.dealloc_pd = simhca_dealloc_pd,
-	.dereg_mr = simhca_dereg_mr,
-	.destroy_cq = simhca_destroy_cq,
-	.destroy_qp = simhca_destroy_qp,
-	.free_context = simhca_free_context,
-	.import_mr = simhca_import_mr,
-	.import_pd = simhca_import_pd,
-	.modify_qp = simhca_modify_qp,
-	.poll_cq = simhca_poll_cq,
-	.post_recv = simhca_post_recv,
-	.post_send = simhca_post_send,
-	.query_device_ex = simhca_query_device_ex,
-	.query_port = simhca_query_port,
-	.query_qp = simhca_query_qp,
-	.query_rt_values = simhca_query_rt_values,
-	.reg_mr = simhca_reg_mr,
-	.req_notify_cq = simhca_req_notify_cq,
-	.resize_cq = simhca_resize_cq,
-	.unimport_mr = simhca_unimport_mr,
-	.unimport_pd = simhca_unimport_pd,
+    .alloc_pd = simhca_alloc_pd,
+    .async_event = simhca_async_event,
+    .cq_event = simhca_cq_event,
+    .create_cq = simhca_create_cq,
+    .create_cq_ex = simhca_create_cq_ex,
+    .create_qp = simhca_create_qp,
+    .create_qp_ex = simhca_create_qp_ex,
+    .dealloc_pd = simhca_dealloc_pd,
+    .dereg_mr = simhca_dereg_mr,
+    .destroy_cq = simhca_destroy_cq,
+    .destroy_qp = simhca_destroy_qp,
+    .free_context = simhca_free_context,
+    .import_mr = simhca_import_mr,
+    .import_pd = simhca_import_pd,
+    .modify_qp = simhca_modify_qp,
+    .poll_cq = simhca_poll_cq,
+    .post_recv = simhca_post_recv,
+    .post_send = simhca_post_send,
+    .query_device_ex = simhca_query_device_ex,
+    .query_port = simhca_query_port,
+    .query_qp = simhca_query_qp,
+    .query_rt_values = simhca_query_rt_values,
+    .reg_mr = simhca_reg_mr,
+    .req_notify_cq = simhca_req_notify_cq,
+    .resize_cq = simhca_resize_cq,
+    .unimport_mr = simhca_unimport_mr,
+    .unimport_pd = simhca_unimport_pd,
 };
+
+/* ---- the process ---- */
+
+pthread_mutex_t provider_lock = PTHREAD_MUTEX_INITIALIZER;
+unsigned int provider_life;
+
+static struct settings settings;
+const struct settings *provider_settings = &settings;
 
 /* ---- devices ---- */
 
@@ -87,6 +95,12 @@ static bool match_device(struct verbs_sysfs_dev *sysfs)
 	return provider_settings->enable && read_marker(sysfs, &dev);
 }
 
+/*
+ * Devices that the library keeps for the life of the process. It points into their middle only; from here a leak
+ * checker sees that they are not lost. Under provider_lock.
+ */
+static struct p_device *devices;
+
 static struct verbs_device *alloc_device(struct verbs_sysfs_dev *sysfs)
 {
 	struct p_device *dev = calloc(1, sizeof(*dev));
@@ -98,38 +112,45 @@ static struct verbs_device *alloc_device(struct verbs_sysfs_dev *sysfs)
 		return NULL;
 	}
 	dev->vdev.core_support = PABI_CORE_OPTIONAL_MR_ACCESS;
+	pthread_mutex_lock(&provider_lock);
+	dev->next = devices;
+	devices = dev;
+	pthread_mutex_unlock(&provider_lock);
 	return &dev->vdev;
 }
 
 static void uninit_device(struct verbs_device *vdev)
 {
-	free(CONTAINER_OF(vdev, struct p_device, vdev));
+	struct p_device *dev = CONTAINER_OF(vdev, struct p_device, vdev);
+
+	pthread_mutex_lock(&provider_lock);
+	for (struct p_device **p = &devices; *p; p = &(*p)->next)
+		if (*p == dev) {
+			*p = dev->next;
+			break;
+		}
+	pthread_mutex_unlock(&provider_lock);
+	free(dev);
 }
 
 const struct verbs_device_ops simhca_device_ops = {
-	.name = "simhca",
-	.match_min_abi_version = TREE_PROVIDER_ABI,
-	.match_max_abi_version = TREE_PROVIDER_ABI,
-	.match_device = match_device,
-	.alloc_context = simhca_alloc_context,
-	.import_context = simhca_import_context,
-	.alloc_device = alloc_device,
-	.uninit_device = uninit_device,
+    .name = "simhca",
+    .match_min_abi_version = TREE_PROVIDER_ABI,
+    .match_max_abi_version = TREE_PROVIDER_ABI,
+    .match_device = match_device,
+    .alloc_context = simhca_alloc_context,
+    .import_context = simhca_import_context,
+    .alloc_device = alloc_device,
+    .uninit_device = uninit_device,
 };
 
 /* ---- entering the process ---- */
 
-pthread_mutex_t provider_lock = PTHREAD_MUTEX_INITIALIZER;
-unsigned int provider_life;
-
-static struct settings settings;
-const struct settings *provider_settings = &settings;
-
 static const struct slot_calls answers = {
-	.create_channel = events_create_channel,
-	.create_async = events_create_async,
-	.query_gid = context_query_gid,
-	.closing = events_closing,
+    .create_channel = events_create_channel,
+    .create_async = events_create_async,
+    .query_gid = context_query_gid,
+    .closing = events_closing,
 };
 
 static void before_fork(void)

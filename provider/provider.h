@@ -34,6 +34,7 @@ extern const struct verbs_context_ops simhca_context_ops;
 
 struct p_device {
 	struct verbs_device vdev;
+	struct p_device *next;
 	char fabric[SETTING_PATH_MAX]; /* folder, from the marker file */
 	char name[FAB_NAME_MAX];       /* in the fabric */
 };
@@ -59,7 +60,7 @@ struct p_hca {
 	struct p_hca *next; /* of the process, newest first */
 	struct p_context *contexts;
 	unsigned int users;
-	unsigned int life; /* provider_life at its birth */
+	unsigned int life;				   /* provider_life at its birth */
 	char fabric[SETTING_PATH_MAX], name[FAB_NAME_MAX]; /* of the device */
 };
 
@@ -69,7 +70,7 @@ struct p_context {
 	struct p_hca *hca;
 	struct p_context *next; /* of the same p_hca */
 	struct p_object *objects[OBJ_KINDS];
-	unsigned int life;      /* provider_life at its birth */
+	unsigned int life; /* provider_life at its birth */
 	/* events.c */
 	int async_read, async_write; /* -1: none yet */
 	struct p_async_overflow *overflow, **overflow_end;
@@ -125,8 +126,8 @@ struct p_cq {
 	/* events.c */
 	struct p_channel *channel;
 	struct p_cq *overflow_next; /* on the channel's list while num_overflow > 0 */
-	uint32_t num_overflow;      /* events that the pipe had no room for */
-	uint32_t comp_reported;     /* events put into the pipe and not taken out by us */
+	uint32_t num_overflow;	    /* events that the pipe had no room for */
+	uint32_t comp_reported;	    /* events put into the pipe and not taken out by us */
 	uint32_t async_reported;
 };
 

@@ -17,8 +17,8 @@ enum { SLACK_BEFORE_B = 1024, SLACK_BEHIND_B = 3072, FAKE_OPS = 256, PRIV_HEAD_M
 struct probe {
 	const struct pabi_expect *e;
 	struct verbs_device device;
-	char *area;   /* what the library allocated */
-	char *vctx;   /* where we expect the verbs_context */
+	char *area; /* what the library allocated */
+	char *vctx; /* where we expect the verbs_context */
 	char diff[192];
 };
 

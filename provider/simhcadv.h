@@ -35,11 +35,11 @@ enum simhcadv_device_attr_mask {
 };
 
 struct simhcadv_device_attr {
-	uint64_t comp_mask;      /* bits filled */
-	char profile[64];        /* name of the adapter's profile, "connectx6dx" */
-	char fabric[64];         /* name of the fabric it belongs to */
-	uint32_t block_B;        /* basic block of its send queues */
-	uint32_t push_buf_B;     /* BlueFlame or push buffer; 0 = it has none */
+	uint64_t comp_mask;	 /* bits filled */
+	char profile[64];	 /* name of the adapter's profile, "connectx6dx" */
+	char fabric[64];	 /* name of the fabric it belongs to */
+	uint32_t block_B;	 /* basic block of its send queues */
+	uint32_t push_buf_B;	 /* BlueFlame or push buffer; 0 = it has none */
 	uint32_t core_clock_khz; /* rate of completion timestamps; 0 = it has none */
 	uint32_t reserved;
 };

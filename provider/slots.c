@@ -94,7 +94,8 @@ void slots_remove(int cmd_fd)
 	}
 }
 
-/* ---- the write form ------------------------------------------------------------------------------------------------ */
+/* ---- the write form ------------------------------------------------------------------------------------------------
+ */
 
 /* One command exists in this form without the provider's doing: the channel. Anything else is a verb that we forgot. */
 static int write_command(void *user, uint32_t command, void *resp, size_t resp_size)
@@ -139,7 +140,8 @@ static ssize_t slot_write(int fd, const void *buf, size_t len)
 	return (ssize_t)len;
 }
 
-/* ---- the ioctl form ------------------------------------------------------------------------------------------------ */
+/* ---- the ioctl form ------------------------------------------------------------------------------------------------
+ */
 
 static struct ib_uverbs_attr *find_attr(struct ib_uverbs_ioctl_hdr *hdr, uint16_t id)
 {
@@ -242,10 +244,10 @@ static const struct {
 	uint16_t object, method;
 	int (*answer)(void *user, struct ib_uverbs_ioctl_hdr *hdr);
 } methods[] = {
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, ioctl_invoke_write},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, ioctl_gid_entry},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, ioctl_gid_table},
-	{UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, ioctl_async_alloc},
+    {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, ioctl_invoke_write},
+    {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, ioctl_gid_entry},
+    {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, ioctl_gid_table},
+    {UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, ioctl_async_alloc},
 };
 
 static int ioctl_verbs(void *user, struct ib_uverbs_ioctl_hdr *hdr)
@@ -287,7 +289,8 @@ static int slot_close(int fd)
 	return next_close(fd);
 }
 
-/* ---- patching -------------------------------------------------------------------------------------------------------- */
+/* ---- patching
+ * -------------------------------------------------------------------------------------------------------- */
 
 struct patch {
 	const char *name;
@@ -299,19 +302,19 @@ struct patch {
 struct module {
 	uintptr_t inside; /* an address of the module looked for */
 	uintptr_t base, text_start, text_end, relro_start, relro_end;
-	const ElfW(Sym) *symbols;
+	const ElfW(Sym) * symbols;
 	const char *strings;
-	const ElfW(Rela) *tables[2];
+	const ElfW(Rela) * tables[2];
 	size_t entries[2];
 };
 
 /* Addresses in the dynamic section are relocated in place on most architectures, and left alone on some. */
-static uintptr_t dyn_ptr(const struct module *m, const ElfW(Dyn) *d)
+static uintptr_t dyn_ptr(const struct module *m, const ElfW(Dyn) * d)
 {
 	return d->d_un.d_ptr < m->base ? m->base + d->d_un.d_ptr : d->d_un.d_ptr;
 }
 
-static void read_dynamic(struct module *m, const ElfW(Dyn) *d)
+static void read_dynamic(struct module *m, const ElfW(Dyn) * d)
 {
 	for (; d->d_tag != DT_NULL; d++) {
 		switch (d->d_tag) {
@@ -373,7 +376,7 @@ static int store_slot(const struct module *m, void *_Atomic *slot, void *value)
 	return 0;
 }
 
-static int patch_slot(const struct module *m, const ElfW(Rela) *rel, struct patch *p)
+static int patch_slot(const struct module *m, const ElfW(Rela) * rel, struct patch *p)
 {
 	void *_Atomic *slot = (void *)(m->base + rel->r_offset);
 	void *old = atomic_load(slot);
@@ -413,9 +416,9 @@ static void patch_module(const struct module *m, struct patch *patches, size_t n
 int slots_install(const struct slot_calls *answers, char *line, size_t line_size)
 {
 	struct patch patches[] = {
-		{"write", (void *)(uintptr_t)slot_write, (void **)(void *)&next_write, 0},
-		{"ioctl", (void *)(uintptr_t)slot_ioctl, (void **)(void *)&next_ioctl, 0},
-		{"close", (void *)(uintptr_t)slot_close, (void **)(void *)&next_close, 0},
+	    {"write", (void *)(uintptr_t)slot_write, (void **)(void *)&next_write, 0},
+	    {"ioctl", (void *)(uintptr_t)slot_ioctl, (void **)(void *)&next_ioctl, 0},
+	    {"close", (void *)(uintptr_t)slot_close, (void **)(void *)&next_close, 0},
 	};
 	struct module m = {.inside = (uintptr_t)verbs_set_ops};
 
@@ -426,10 +429,11 @@ int slots_install(const struct slot_calls *answers, char *line, size_t line_size
 	for (size_t p = 0; p < ARRAY_LEN(patches); p++) {
 		if (patches[p].patched)
 			continue;
-		snprintf(line, line_size,
-			 "will not register: cannot take over '%s' of libibverbs (statically linked, or a policy forbids "
-			 "it), completion channels would not work",
-			 patches[p].name);
+		snprintf(
+		    line, line_size,
+		    "will not register: cannot take over '%s' of libibverbs (statically linked, or a policy forbids "
+		    "it), completion channels would not work",
+		    patches[p].name);
 		return -1;
 	}
 	return 0;

@@ -28,6 +28,9 @@ const char *host_fabric_dir(size_t *len);
 /* Gives the fabric back: the process is about to end. */
 void host_let_go(void);
 
+/* The same for `simhca run` below `simhca run`, which finds it with dlsym before it becomes another program. */
+HOST_EXPORT void simhca_host_let_go(void);
+
 /* ---- paths.c ---- */
 
 /*

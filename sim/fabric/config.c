@@ -40,7 +40,7 @@ struct reader {
 	uint32_t device, port;
 	bool has_profile[FAB_DEVICES_MAX];
 	int device_line[FAB_DEVICES_MAX];
-	int port_line[FAB_DEVICES_MAX];	      /* of the last port section of the device */
+	int port_line[FAB_DEVICES_MAX];		/* of the last port section of the device */
 	uint32_t highest_port[FAB_DEVICES_MAX]; /* named by a port section */
 };
 
@@ -288,8 +288,8 @@ static void check_whole(struct reader *r)
 		if (!r->has_profile[i])
 			fail_at(r, r->device_line[i], -EINVAL, "[device %s] has no profile", cfg->devices[i].name);
 		if (r->highest_port[i] > cfg->devices[i].num_ports)
-			fail_at(r, r->port_line[i], -EINVAL, "[port %s:%u]: the device has %u port", cfg->devices[i].name,
-				r->highest_port[i], cfg->devices[i].num_ports);
+			fail_at(r, r->port_line[i], -EINVAL, "[port %s:%u]: the device has %u port",
+				cfg->devices[i].name, r->highest_port[i], cfg->devices[i].num_ports);
 	}
 	if (!cfg->num_devices)
 		fail_at(r, r->line, -EINVAL, "no device");

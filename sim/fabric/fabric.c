@@ -140,8 +140,8 @@ static int fill_port(const struct fab_device_config *cfg, const char *fabric, ui
 	struct in_addr addr;
 
 	if (link_layer < 0)
-		link_layer = cfg->profile.link_layer == LINK_INFINIBAND ? IBV_LINK_LAYER_INFINIBAND
-									: IBV_LINK_LAYER_ETHERNET;
+		link_layer =
+		    cfg->profile.link_layer == LINK_INFINIBAND ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
 	p->link_layer = (uint32_t)link_layer;
 	p->link_Gbps = cfg->ports[port - 1].link_Gbps;
 	p->switch_hops = cfg->ports[port - 1].switch_hops;
@@ -277,8 +277,8 @@ static int compare_device(const struct fab_device_config *cfg, const struct seg_
 	bool same = !strncmp(d->profile, cfg->profile.name, FAB_NAME_MAX) && same_content(dir_fd, file, text, len);
 	free(text);
 	if (!same)
-		return fab_fail(-EEXIST, err, err_size, "device %s exists with another profile (%.*s, not %s)", cfg->name,
-				FAB_NAME_MAX, d->profile, cfg->profile.name);
+		return fab_fail(-EEXIST, err, err_size, "device %s exists with another profile (%.*s, not %s)",
+				cfg->name, FAB_NAME_MAX, d->profile, cfg->profile.name);
 	if (cfg->num_ports > d->num_ports)
 		return fab_fail(-EEXIST, err, err_size, "device %s exists with %u port", cfg->name, d->num_ports);
 	return 0;
@@ -295,14 +295,14 @@ static int check_addresses(struct fabric *f, const struct seg_device *d, char *e
 		bool twice = p && has_gid(&d->ports[0], gid);
 		if (!twice && fabric_find_gid(f, gid, &device, &port))
 			continue;
-		return fab_fail(-EADDRINUSE, err, err_size, "device %s port %u: another port of the fabric has its address",
-				d->name, p + 1);
+		return fab_fail(-EADDRINUSE, err, err_size,
+				"device %s port %u: another port of the fabric has its address", d->name, p + 1);
 	}
 	return 0;
 }
 
-static int add_device(struct fabric *f, int dir_fd, const char *dir, const struct fab_device_config *cfg, uint32_t index,
-		      char *err, size_t err_size)
+static int add_device(struct fabric *f, int dir_fd, const char *dir, const struct fab_device_config *cfg,
+		      uint32_t index, char *err, size_t err_size)
 {
 	struct seg_header *h = seg_of(f);
 	struct seg_device *d = &h->devices[index];
@@ -531,11 +531,12 @@ int fabric_ensure(const struct fab_config *cfg, bool inherit, struct fabric **ou
 	int rc = 0;
 
 	if (!fab_name_ok(cfg->name))
-		return fab_fail(-EINVAL, err, err_size, "fabric '%s': a name has letters, digits, '.', '_' and '-' only",
-				cfg->name);
+		return fab_fail(-EINVAL, err, err_size,
+				"fabric '%s': a name has letters, digits, '.', '_' and '-' only", cfg->name);
 	/* Absolute: other processes find the fabric by the path in the devices' markers. */
 	if (!realpath(cfg->base, base))
-		return fab_fail(-errno, err, err_size, "fabric %s: folder %s: %s", cfg->name, cfg->base, strerror(errno));
+		return fab_fail(-errno, err, err_size, "fabric %s: folder %s: %s", cfg->name, cfg->base,
+				strerror(errno));
 	fabric_sweep(base);
 	fabric_dir(base, cfg->name, dir, sizeof(dir));
 	for (int i = 0; i < TRIES; i++) {

@@ -16,7 +16,7 @@
 #include "sim/fabric/layout.h"
 #include "sim/model/model.h"
 
-struct fabric;   /* a mapped fabric, process-local */
+struct fabric;	 /* a mapped fabric, process-local */
 struct fab_node; /* this process as a node of it */
 
 /* ---- what a fabric is made of ---- */
@@ -26,11 +26,11 @@ struct fab_device_config {
 	struct profile profile;
 	uint32_t num_ports; /* 1..FAB_PORTS_MAX */
 	struct {
-		int link_layer; /* IBV_LINK_LAYER_*, -1 = the profile's */
+		int link_layer;	      /* IBV_LINK_LAYER_*, -1 = the profile's */
 		uint32_t link_Gbps;   /* 0 = the profile's */
 		uint32_t switch_hops; /* UINT32_MAX = the profile's */
 		char address[64];     /* IPv4 address of the port, "" = 127.47.<device+1>.<port> */
-		bool down;            /* port state DOWN at start */
+		bool down;	      /* port state DOWN at start */
 	} ports[FAB_PORTS_MAX];
 };
 
@@ -41,7 +41,8 @@ struct fab_config {
 	struct fab_device_config *devices;
 };
 
-/* Reads a fabric file (INI; sections [fabric], [device NAME], [port NAME:N]). 0 or negative errno with one line in err. */
+/* Reads a fabric file (INI; sections [fabric], [device NAME], [port NAME:N]). 0 or negative errno with one line in err.
+ */
 int fab_config_read(const char *path, struct fab_config *cfg, char *err, size_t err_size);
 /* Frees the device table that fab_config_read made. */
 void fab_config_free(struct fab_config *cfg);
@@ -75,6 +76,9 @@ void fabric_close_at_exit(struct fabric *f);
  */
 void fabric_release_fd(const char *dir, int lock_fd);
 
+/* Waits until no process uses the fabric, however the last one ended, and removes it: for a watcher without a lock. */
+void fabric_wait_and_remove(const char *dir);
+
 /* Descriptor that holds the shared flock (for a launcher: inherited by the program), or -1 when opened read-only. */
 int fabric_lock_fd(const struct fabric *f);
 
@@ -97,7 +101,8 @@ struct seg_header *fabric_seg(struct fabric *f);
 
 /* Index of the device by name, or -1. */
 int fabric_find_device(struct fabric *f, const char *name);
-/* Port that owns this GID: device index and port number (from 1). Type is that of the first entry that matches. 0 or -ENOENT. */
+/* Port that owns this GID: device index and port number (from 1). Type is that of the first entry that matches. 0 or
+ * -ENOENT. */
 int fabric_find_gid(struct fabric *f, const uint8_t gid[16], uint32_t *device, uint32_t *port);
 /* The same by LID (InfiniBand link layer). */
 int fabric_find_lid(struct fabric *f, uint32_t lid, uint32_t *device, uint32_t *port);
@@ -116,8 +121,8 @@ void fabric_qp_free(struct fab_node *n, uint32_t qpn);
 struct seg_qp *fabric_qp(struct fabric *f, uint32_t qpn);
 
 #define SEG_OWNER(node, incarnation) ((uint64_t)(incarnation) << 8 | ((node) + 1u))
-#define SEG_OWNER_NODE(owner)        ((uint32_t)((owner) & 0xff) - 1u)
-#define SEG_OWNER_INC(owner)         ((owner) >> 8)
+#define SEG_OWNER_NODE(owner)	     ((uint32_t)((owner)&0xff) - 1u)
+#define SEG_OWNER_INC(owner)	     ((owner) >> 8)
 
 /* ---- nodes ---- */
 
@@ -143,7 +148,8 @@ uint64_t node_incarnation(const struct fab_node *n);
 struct seg_node *node_seg(const struct fab_node *n);
 struct fabric *node_fabric(const struct fab_node *n);
 
-/* Is the node with this incarnation alive? Robust mutex try-lock; a dead one is reclaimed on the way. ~50 ns when alive. */
+/* Is the node with this incarnation alive? Robust mutex try-lock; a dead one is reclaimed on the way. ~50 ns when
+ * alive. */
 bool node_alive(struct fab_node *n, uint32_t index, uint64_t incarnation);
 /* May this process use process_vm_* on that node (probed once per incarnation)? Gives its pid. */
 bool node_direct_ok(struct fab_node *n, uint32_t index, uint64_t incarnation, int32_t *pid);
@@ -158,7 +164,8 @@ bool node_sleep(struct fab_node *n, int64_t timeout_ns);
 
 /* ---- published keys ---- */
 
-/* Slot `index` (below FAB_KEY_CHUNKS_MAX * FAB_KEY_CHUNK) of this node's table, made if need be; NULL = cannot be published. */
+/* Slot `index` (below FAB_KEY_CHUNKS_MAX * FAB_KEY_CHUNK) of this node's table, made if need be; NULL = cannot be
+ * published. */
 struct seg_key *node_key_slot(struct fab_node *n, uint32_t index);
 /* The same of a peer; bounds-checked; NULL if absent. */
 struct seg_key *node_peer_key(struct fab_node *n, uint32_t peer, uint32_t index);

@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_WAIT_NS INT64_C(5000000000) /* a remover that is stopped while it holds the lock is not waited for longer */
+#define LOCK_WAIT_NS                                                                                                   \
+	INT64_C(5000000000) /* a remover that is stopped while it holds the lock is not waited for longer */
 
 int fab_fail(int rc, char *err, size_t err_size, const char *fmt, ...)
 {
@@ -231,4 +232,19 @@ void fabric_release_fd(const char *dir, int lock_fd)
 	if (lock_fd >= 0)
 		close(lock_fd);
 	folder_remove_if_unused(dir);
+}
+
+void fabric_wait_and_remove(const char *dir)
+{
+	int fd = open_lock(dir, O_CLOEXEC);
+	int rc;
+
+	if (fd < 0)
+		return;
+	do
+		rc = flock(fd, LOCK_EX);
+	while (rc && errno == EINTR);
+	if (!rc && still_linked(dir, fd))
+		remove_folder(dir);
+	close(fd);
 }

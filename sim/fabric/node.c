@@ -121,8 +121,8 @@ bool node_alive(struct fab_node *n, uint32_t index, uint64_t incarnation)
 	}
 	if (seg_lock(n->f))
 		return true;
-	bool dead = atomic_load_explicit(&s->incarnation, memory_order_acquire) != incarnation ||
-		    node_reclaim(n->f, index);
+	bool dead =
+	    atomic_load_explicit(&s->incarnation, memory_order_acquire) != incarnation || node_reclaim(n->f, index);
 	seg_unlock(n->f);
 	return !dead;
 }
@@ -188,22 +188,23 @@ fail:
 int node_hold_life(struct fab_node *n)
 {
 	struct seg_node *s = n->wire.self;
-	int rc = seg_lock(n->f);
+	/* Before the segment's lock, as ever after. Whoever else holds it is only looking and waits for nothing. */
+	int rc = -pthread_mutex_lock(&s->life);
 
-	if (rc)
-		return rc;
-	if (atomic_load_explicit(&s->incarnation, memory_order_acquire) != n->incarnation) {
-		rc = -ESTALE;
-		goto out;
-	}
-	/* Whoever else holds it is only looking, and does not wait for anything. */
-	rc = -pthread_mutex_lock(&s->life);
 	if (rc == -EOWNERDEAD)
 		rc = -pthread_mutex_consistent(&s->life);
-	if (!rc)
-		atomic_store_explicit(&s->life_state, LIFE_HELD, memory_order_release);
-out:
-	seg_unlock(n->f);
+	if (rc)
+		return rc;
+	rc = seg_lock(n->f);
+	if (!rc) {
+		if (atomic_load_explicit(&s->incarnation, memory_order_acquire) == n->incarnation)
+			atomic_store_explicit(&s->life_state, LIFE_HELD, memory_order_release);
+		else
+			rc = -ESTALE;
+		seg_unlock(n->f);
+	}
+	if (rc)
+		pthread_mutex_unlock(&s->life);
 	return rc;
 }
 
@@ -313,7 +314,7 @@ bool node_sleep(struct fab_node *n, int64_t timeout_ns)
 
 	/* Either we see the record or the sender sees that we sleep: fence here, fence in wire_publish. */
 	atomic_store_explicit(&s->agent_sleeps, 1, memory_order_seq_cst);
-	atomic_thread_fence(memory_order_seq_cst);
+	wire_fence();
 	bool work = wire_has_work(n);
 	if (!work)
 		syscall(SYS_futex, &s->agent_sleeps, FUTEX_WAIT, 1, timeout_ns < 0 ? NULL : &t, NULL, 0);
@@ -328,8 +329,8 @@ static struct seg_key *key_at(struct fab_node *n, uint32_t node, uint32_t index)
 	if (node >= FAB_NODES_MAX || index >= FAB_KEY_CHUNKS_MAX * FAB_KEY_CHUNK)
 		return NULL;
 	/* acquire: pairs with the release in node_key_slot */
-	seg_off off = atomic_load_explicit(&seg_of(n->f)->nodes[node].key_chunks[index / FAB_KEY_CHUNK],
-					   memory_order_acquire);
+	seg_off off =
+	    atomic_load_explicit(&seg_of(n->f)->nodes[node].key_chunks[index / FAB_KEY_CHUNK], memory_order_acquire);
 	struct seg_key *chunk = off ? seg_at(n->f, off, SEG_KEY_CHUNK_B) : NULL;
 	return chunk ? chunk + index % FAB_KEY_CHUNK : NULL;
 }

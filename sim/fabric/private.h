@@ -2,8 +2,8 @@
 /*
  * What the files of sim/fabric/ share among themselves. Nobody else includes it.
  *
- * Locks: the segment's lock (seg_lock) comes before a node's life; a life is only ever try-locked by others and never
- * held while somebody waits for the segment's lock. A fabric's map_lock is innermost.
+ * Locks: a node's life is taken by its own agent before anything else and by others only with try-lock; then the
+ * segment's lock (seg_lock); a fabric's map_lock is innermost.
  */
 #pragma once
 
@@ -19,7 +19,7 @@
 
 #define FAB_WINDOW_B	 (UINT64_C(4) << 30)  /* address space set aside for a segment; its file never gets larger */
 #define FAB_WINDOW_MIN_B (UINT64_C(64) << 20) /* what an address-space limit may cut it down to */
-#define SEG_PAGE_B	 UINT64_C(4096)	      /* granule of extents; a multiple of no more than the system's page is mapped */
+#define SEG_PAGE_B	 UINT64_C(4096) /* granule of extents; a multiple of no more than the system's page is mapped */
 
 /* Of the fabric's folder. */
 #define FAB_PREFIX     "simhca-"
@@ -60,7 +60,7 @@ struct fabric {
 
 /* What this process knows of a peer. */
 struct fab_peer {
-	uint64_t probed_inc; /* incarnation that direct_ok belongs to */
+	uint64_t probed_inc;  /* incarnation that direct_ok belongs to */
 	uint64_t refused_inc; /* incarnation that sent something malformed: treated as dead */
 	int32_t pid;
 	bool direct_ok;
@@ -79,7 +79,8 @@ struct fab_node {
 
 /* Makes the file of a segment in the folder dir_fd, maps it, fills the header in. 0 or negative errno. */
 int seg_create(struct fabric *f, int dir_fd, const char *name);
-/* Maps the segment of dir_fd after checking that this build can use it. 0 or negative errno (-EPROTO: another build). */
+/* Maps the segment of dir_fd after checking that this build can use it. 0 or negative errno (-EPROTO: another build).
+ */
 int seg_map(struct fabric *f, int dir_fd);
 void seg_unmap(struct fabric *f);
 
@@ -92,7 +93,8 @@ static inline struct seg_header *seg_of(const struct fabric *f)
 int seg_lock(struct fabric *f);
 void seg_unlock(struct fabric *f);
 
-/* An extent of at least size_B bytes, a multiple of SEG_PAGE_B; its content is arbitrary. Under lock. 0 or negative errno. */
+/* An extent of at least size_B bytes, a multiple of SEG_PAGE_B; its content is arbitrary. Under lock. 0 or negative
+ * errno. */
 int seg_alloc(struct fabric *f, uint64_t size_B, seg_off *off);
 void seg_free(struct fabric *f, seg_off off, uint64_t size_B);
 
@@ -117,8 +119,8 @@ static inline void *seg_at(struct fabric *f, seg_off off, uint64_t len_B)
 
 /* The ring at off if its header makes sense, else NULL. */
 struct seg_ring *ring_at(struct fabric *f, seg_off off);
-/* Longest list of a pair that is believed. */
-#define RING_CHAIN_MAX 256
+/* Rings of one pair: as many nodes may come and go in a slot before a peer that is stopped has looked. */
+#define RING_CHAIN_MAX 32
 /* A new ring from node n to `to`, linked and attached on both sides. */
 int ring_create(struct fab_node *n, uint32_t to, uint64_t to_inc, seg_off *off);
 /* Clears the attachment of a side and gives the extent back when nobody is attached. */

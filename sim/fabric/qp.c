@@ -166,7 +166,8 @@ uint64_t fabric_port_counter(struct fabric *f, uint32_t device, uint32_t port, e
 	struct seg_device *d = &seg_of(f)->devices[device];
 	uint64_t own = 0, all = fabric_counter(f, device, c);
 	for (uint32_t p = 2; p <= FAB_PORTS_MAX; p++) {
-		uint64_t v = atomic_load_explicit(&d->ports[p - 1].left[c], memory_order_relaxed) + living(f, device, p, c);
+		uint64_t v =
+		    atomic_load_explicit(&d->ports[p - 1].left[c], memory_order_relaxed) + living(f, device, p, c);
 		all -= MIN(all, v);
 		if (p == port)
 			own = v;

@@ -145,7 +145,8 @@ void ring_tell(struct fabric *f, uint32_t index, uint64_t peers)
 		uint64_t bit = UINT64_C(1) << p;
 		if (!(peers & bit))
 			continue;
-		/* If our ring is the peer's hot one our bit is hidden, then its own shows. seq_cst as in wire_publish. */
+		/* If our ring is the peer's hot one our bit is hidden, then its own shows. seq_cst as in wire_publish.
+		 */
 		atomic_fetch_or_explicit(&nodes[p].pending, UINT64_C(1) << index | bit, memory_order_seq_cst);
 		node_wake(&nodes[p]);
 	}

@@ -271,7 +271,7 @@ struct used_list {
 	struct {
 		seg_off off;
 		uint64_t size_B;
-	} *v;
+	} * v;
 	size_t num, max;
 	bool failed;
 };

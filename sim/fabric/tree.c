@@ -110,8 +110,8 @@ static const char *rate_words(uint32_t Gbps)
 	static const struct {
 		uint32_t Gbps;
 		const char *words;
-	} rates[] = {{10, "4X SDR"},  {20, "4X DDR"},  {25, "1X EDR"},	{40, "4X QDR"}, {50, "1X HDR"},
-		     {56, "4X FDR"},  {100, "4X EDR"}, {200, "4X HDR"}, {400, "4X NDR"}, {800, "4X XDR"}};
+	} rates[] = {{10, "4X SDR"}, {20, "4X DDR"},  {25, "1X EDR"},  {40, "4X QDR"},	{50, "1X HDR"},
+		     {56, "4X FDR"}, {100, "4X EDR"}, {200, "4X HDR"}, {400, "4X NDR"}, {800, "4X XDR"}};
 
 	for (size_t i = 0; i < ARRAY_LEN(rates); i++)
 		if (rates[i].Gbps == Gbps)
@@ -203,8 +203,8 @@ static void put_counters(struct writer *w)
 	put_dir(w, "counters");
 	put_dir(w, "hw_counters");
 	for (uint32_t c = 0; c < CTR_COUNT; c++) {
-		snprintf(name, sizeof(name), "%s/%s", sim_counters[c].where == COUNTER_PORT ? "counters" : "hw_counters",
-			 sim_counters[c].name);
+		snprintf(name, sizeof(name), "%s/%s",
+			 sim_counters[c].where == COUNTER_PORT ? "counters" : "hw_counters", sim_counters[c].name);
 		put(w, name, "0\n");
 	}
 }
@@ -341,8 +341,13 @@ static void remove_device(int fabric_fd, const char *name, uint32_t index)
 
 int tree_make(int fabric_fd)
 {
-	static const char *const dirs[] = {"sys", "sys/class", "sys/class/infiniband", "sys/class/infiniband_verbs",
-					   "sys/devices", "sys/devices/" PCI_BUS, "dev"};
+	static const char *const dirs[] = {"sys",
+					   "sys/class",
+					   "sys/class/infiniband",
+					   "sys/class/infiniband_verbs",
+					   "sys/devices",
+					   "sys/devices/" PCI_BUS,
+					   "dev"};
 	struct writer w = {.root = fabric_fd};
 
 	for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
@@ -383,7 +388,8 @@ static int render(struct fabric *f, uint32_t device, uint32_t port, const char *
 	const char *name = strchr(file, '/');
 
 	if (!name) {
-		uint32_t state = atomic_load_explicit(&seg_of(f)->devices[device].ports[port - 1].state, memory_order_relaxed);
+		uint32_t state =
+		    atomic_load_explicit(&seg_of(f)->devices[device].ports[port - 1].state, memory_order_relaxed);
 		if (!strcmp(file, "state"))
 			return snprintf(buf, size, "%s", state_text(state));
 		if (!strcmp(file, "phys_state"))
@@ -444,7 +450,8 @@ static int refresh_port(struct fabric *f, int root, uint32_t device, uint32_t po
 	for (uint32_t i = 0; i < CTR_COUNT + ARRAY_LEN(states); i++) {
 		if (i < CTR_COUNT)
 			snprintf(file, sizeof(file), "%s/%s",
-				 sim_counters[i].where == COUNTER_PORT ? "counters" : "hw_counters", sim_counters[i].name);
+				 sim_counters[i].where == COUNTER_PORT ? "counters" : "hw_counters",
+				 sim_counters[i].name);
 		else
 			snprintf(file, sizeof(file), "%s", states[i - CTR_COUNT]);
 		int len = render(f, device, port, file, text, sizeof(text));

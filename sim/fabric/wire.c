@@ -54,9 +54,8 @@ static int tx_make(struct fab_node *n, uint32_t to, uint64_t inc, struct wire_tx
 		goto fail;
 	struct seg_node *peer = &seg_of(n->f)->nodes[to];
 	/* Nobody reclaims while we hold the lock: the ring is made for a living incarnation or not at all. */
-	rc = atomic_load_explicit(&peer->incarnation, memory_order_acquire) == inc
-		 ? ring_create(n, to, inc, &tx->off)
-		 : -EHOSTUNREACH;
+	rc = atomic_load_explicit(&peer->incarnation, memory_order_acquire) == inc ? ring_create(n, to, inc, &tx->off)
+										   : -EHOSTUNREACH;
 	seg_unlock(n->f);
 	if (rc)
 		goto fail;
@@ -173,7 +172,7 @@ struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units)
 		start_waiting(tx);
 		/* Either we see the index the consumer stores, or it sees that we wait: fences on both sides. */
 		atomic_store_explicit(&tx->ring->want_space, 1, memory_order_seq_cst);
-		atomic_thread_fence(memory_order_seq_cst);
+		wire_fence();
 		if (!has_room(tx, units + skip))
 			return NULL;
 		atomic_store_explicit(&tx->ring->want_space, 0, memory_order_relaxed);
@@ -328,7 +327,7 @@ static void take_turn(struct fab_node *n, int peer)
 		/* The bit may not stay set: nobody polls the ring, or it means room as well. Look again behind it. */
 		w->waiting &= ~bit;
 		atomic_fetch_and_explicit(&w->self->pending, ~bit, memory_order_seq_cst);
-		atomic_thread_fence(memory_order_seq_cst);
+		wire_fence();
 		if (!attached && !rx_attach(n, (uint32_t)peer))
 			return;
 	}
@@ -339,7 +338,7 @@ static void take_turn(struct fab_node *n, int peer)
 		return;
 	/* The old ring is not polled any more: its sender must see the bit cleared, or we its record (wire_publish). */
 	atomic_fetch_and_explicit(&w->self->pending, ~(UINT64_C(1) << old), memory_order_seq_cst);
-	atomic_thread_fence(memory_order_seq_cst);
+	wire_fence();
 	if (rx_has_record(&w->rx[old]) || rx_is_orphan(&w->rx[old]))
 		atomic_fetch_or_explicit(&w->self->pending, UINT64_C(1) << old, memory_order_seq_cst);
 }
@@ -383,7 +382,7 @@ static void publish_head(struct fab_node *n, uint32_t from, struct wire_rx *rx)
 	if (rx->pos - rx->fenced <= rx->mask / 8)
 		return;
 	rx->fenced = rx->pos;
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the one behind want_space := 1 */
+	wire_fence(); /* pairs with the one behind want_space := 1 */
 	if (atomic_load_explicit(&r->want_space, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&r->want_space, 0, memory_order_seq_cst)) {
 		struct seg_node *s = &seg_of(n->f)->nodes[from];

@@ -27,6 +27,13 @@ void complete_one(struct hca_qp *qp, enum ibv_wc_status status, uint32_t vendor_
 	const struct wqe *w = sq_slot(sq, sq->una);
 
 	sq->una++;
+	if (sim_ops[w->op].flags & OPF_RESPONSE) {
+		if (qp->rd_out)
+			qp->rd_out--;
+		if (qp->rd_depth)
+			qp->rd_done_ps[w->rd_seq % qp->rd_depth] = generated_ps;
+		qp->rd_last_ps = MAX(qp->rd_last_ps, generated_ps);
+	}
 	if (!(w->flags & WQF_SIGNALED) && status == IBV_WC_SUCCESS)
 		return;
 	struct hca_cqe c = {.wr_id = w->wr_id,
@@ -122,18 +129,28 @@ static void go_on(struct hca_qp *qp)
 	requester_run(qp);
 }
 
+/*
+ * The oldest READ or atomic was passed by an answer to something later: its response is lost, ask again. Once, then
+ * the timer decides; what comes after it is repeated too, which the responder knows how to take.
+ */
+static void chase_response(struct hca_qp *qp)
+{
+	if (qp->chased == qp->sq.una + 1)
+		return;
+	qp->chased = qp->sq.una + 1;
+	requester_go_back(qp, sq_slot(&qp->sq, qp->sq.una)->psn);
+}
+
 void completer_ack(struct hca_qp *qp, const struct pkt *p)
 {
 	int64_t generated_ps = p->arrive_ps + qp->h->cqe_generated_ps;
 
 	if (!progress(qp, p->psn))
 		return;
-	if (!complete_until(qp, p->psn, generated_ps)) {
-		/* something after an unanswered READ was acknowledged: its response is lost */
-		requester_go_back(qp, sq_slot(&qp->sq, qp->sq.una)->psn);
-	} else {
+	if (complete_until(qp, p->psn, generated_ps))
 		skip_acknowledged(qp);
-	}
+	else
+		chase_response(qp);
 	go_on(qp);
 }
 
@@ -157,7 +174,7 @@ void completer_nak(struct hca_qp *qp, const struct pkt *p)
 	if (!nak_progress(qp, p))
 		return;
 	if (p->syndrome == NAK_PSN_SEQ || p->syndrome == NAK_NO_BY_REF) {
-		requester_go_back(qp, p->psn);
+		requester_go_back(qp, requester_oldest(qp));
 		qp->progress++;
 		go_on(qp);
 		return;
@@ -188,7 +205,7 @@ void completer_rnr(struct hca_qp *qp, const struct pkt *p)
 	}
 	if (qp->attr.rnr_retry != 7)
 		qp->rnr_left--;
-	requester_go_back(qp, p->psn);
+	requester_go_back(qp, requester_oldest(qp));
 	qp->floor_ps = MAX(qp->floor_ps, p->arrive_ps + (int64_t)wait_ns * 1000);
 	qp->rnr_until_ns = clock_ns() + wait_ns;
 	engine_activate(qp);
@@ -235,15 +252,14 @@ static void response_done(struct hca_qp *qp, struct wqe *w, int64_t arrive_ps)
 	uint32_t last = psn_add(w->psn, w->psn_count - 1);
 
 	w->flags |= WQF_DONE;
-	if (qp->rd_out)
-		qp->rd_out--;
 	if (w->error) {
 		complete_until(qp, psn_add(w->psn, PSN_MASK), generated_ps);
 		if (sq_slot(&qp->sq, qp->sq.una) == w)
 			requester_fail(qp, (enum ibv_wc_status)w->error, 0, generated_ps);
 		return;
 	}
-	complete_until(qp, last, generated_ps);
+	if (!complete_until(qp, last, generated_ps))
+		chase_response(qp);
 	go_on(qp);
 }
 
@@ -321,7 +337,8 @@ void completer_timeout(struct hca_qp *qp, uint64_t now_ns)
 	}
 	qp->lost = false;
 	qp->resp_gap = false;
+	qp->chased = 0;
 	qp->stalled = false;
-	requester_go_back(qp, qp->una_psn);
+	requester_go_back(qp, requester_oldest(qp));
 	requester_run(qp);
 }

@@ -229,8 +229,21 @@ int engine_qp_set(struct engine *e, uint32_t qpn, struct hca_qp *qp)
 
 /* ---- a turn ---- */
 
+static void say_packet(const char *way, const struct pkt *p)
+{
+	static const char *const names[PKT_OP_COUNT] = {"SEND", "WRITE", "READ request", "atomic request", "READ response",
+							"atomic response", "ACK", "NAK", "RNR NAK"};
+
+	say(LOG_PACKET, "%s %s 0x%x to 0x%x, PSN %u+%u, %u bytes%s%s%s, syndrome 0x%x", way,
+	    p->op < PKT_OP_COUNT ? names[p->op] : "?", p->src_qpn, p->dst_qpn, p->psn, p->psn_count, p->payload_B,
+	    p->flags & PKF_FIRST ? ", first" : "", p->flags & PKF_LAST ? ", last" : "",
+	    p->flags & PKF_BY_REF ? ", by reference" : "", p->syndrome);
+}
+
 void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p)
 {
+	if (unlikely(sim_log_level >= LOG_PACKET))
+		say_packet("out", p);
 	count(qp, CTR_TX_PACKETS, p->psn_count);
 	if (unlikely(e->wiretest != NULL))
 		wiretest_publish(e->wiretest, qp->tx, p);
@@ -243,6 +256,8 @@ static void dispatch(struct engine *e, struct pkt *p)
 {
 	struct hca_qp *qp = engine_qp(e, p->dst_qpn);
 
+	if (unlikely(sim_log_level >= LOG_PACKET))
+		say_packet("in ", p);
 	if (unlikely(!qp))
 		return;
 	enum ibv_qp_state state = qp_state(qp);

@@ -55,6 +55,8 @@ struct wqe {
 	uint32_t units_end;  /* running total of queue units up to and including this one */
 	uint32_t psn, psn_count;
 	uint32_t resp_B;     /* READ: bytes of the response placed so far */
+	uint32_t rd_seq;     /* READ, atomic: running number */
+	uint32_t pad;
 	uint16_t num_sge;
 	uint8_t op, flags;   /* enum sim_op, enum wqe_flag */
 	uint32_t error;      /* enum ibv_wc_status found before it was sent; it waits for its turn to complete */
@@ -255,14 +257,18 @@ struct hca_qp {
 	/* engine: requester */
 	uint32_t next_psn;  /* of the next new packet */
 	uint32_t una_psn;   /* oldest not acknowledged */
-	uint32_t rd_out;    /* READs and atomics outstanding */
+	uint32_t rd_out;    /* READs and atomics sent and not completed */
 	uint32_t retry_left, rnr_left;
 	uint32_t rnr_psn;   /* that the last RNR NAK named */
+	uint32_t chased;    /* sq.una + 1 of the response asked for again, 0 = none */
 	bool resp_gap;      /* a missing READ response was asked for again */
 	uint32_t progress, seen_progress;
 	uint64_t deadline_ns, rnr_until_ns; /* 0 = none */
 	int64_t floor_ps;   /* nothing leaves before this (RNR and retry waits) */
 	int64_t last_arrive_ps;
+	int64_t *rd_done_ps; /* when the last max_rd_atomic READs and atomics completed, by running number */
+	int64_t rd_last_ps;  /* latest of them */
+	uint32_t rd_depth, rd_seq;
 	bool drain_event;   /* SQD: raise SQ_DRAINED once nothing is outstanding */
 	bool lost;          /* something was dropped on the way, so the timer counts */
 	bool no_by_ref;     /* the peer cannot read our memory */
@@ -333,6 +339,7 @@ void timers_run(struct engine *e, uint64_t now_ns);
 void requester_run(struct hca_qp *qp);
 bool requester_resolve(struct hca_qp *qp); /* finds the peer's slot and ring; false = not deliverable now */
 void requester_go_back(struct hca_qp *qp, uint32_t psn);
+uint32_t requester_oldest(const struct hca_qp *qp); /* PSN from which everything still needed is sent again */
 void completer_ack(struct hca_qp *qp, const struct pkt *p);
 void completer_nak(struct hca_qp *qp, const struct pkt *p);
 void completer_rnr(struct hca_qp *qp, const struct pkt *p);

@@ -81,6 +81,7 @@ static void qp_free(struct hca_qp *qp)
 	if (qp->rq.slots)
 		munmap(qp->rq.slots, qp->rq.slots_B);
 	free(qp->r.res);
+	free(qp->rd_done_ps);
 	free(qp);
 }
 
@@ -345,7 +346,20 @@ static const char *to_rtr(struct hca_qp *qp, const struct ibv_qp_attr *a)
 	return NULL;
 }
 
-static void to_rts(struct hca_qp *qp)
+static const char *to_rts(struct hca_qp *qp, const struct ibv_qp_attr *a)
+{
+	uint32_t depth = MAX(a->max_rd_atomic, 1u);
+	int64_t *done_ps = calloc(depth, sizeof(*done_ps));
+
+	if (!done_ps)
+		return "out of memory";
+	free(qp->rd_done_ps);
+	qp->rd_done_ps = done_ps;
+	qp->rd_depth = depth;
+	return NULL;
+}
+
+static void start_requester(struct hca_qp *qp)
 {
 	qp->next_psn = qp->una_psn = qp->attr.sq_psn & PSN_MASK;
 	qp->retry_left = qp->attr.retry_cnt;
@@ -372,7 +386,8 @@ static void to_reset(struct hca_qp *qp)
 	qp->rd_out = 0;
 	qp->lost = qp->stalled = qp->no_by_ref = false;
 	qp->rnr_until_ns = qp->deadline_ns = 0;
-	qp->floor_ps = qp->last_arrive_ps = 0;
+	qp->floor_ps = qp->last_arrive_ps = qp->rd_last_ps = 0;
+	qp->rd_seq = 0;
 	qp->peer = NULL;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 }
@@ -423,6 +438,8 @@ static int modify_locked(struct hca_qp *qp, const struct ibv_qp_attr *a, int mas
 	why = check_values(qp, a, mask);
 	if (!why && from == IBV_QPS_INIT && to == IBV_QPS_RTR)
 		why = to_rtr(qp, a);
+	if (!why && from == IBV_QPS_RTR && to == IBV_QPS_RTS)
+		why = to_rts(qp, a);
 	if (why)
 		return modify_refuse(qp, to, why);
 	if (to == IBV_QPS_RESET) {
@@ -433,7 +450,7 @@ static int modify_locked(struct hca_qp *qp, const struct ibv_qp_attr *a, int mas
 		store_attr(qp, a, mask);
 		qp->slot->access = qp->attr.qp_access_flags;
 		if (to == IBV_QPS_RTS && from == IBV_QPS_RTR)
-			to_rts(qp);
+			start_requester(qp);
 	}
 	atomic_store_explicit(&qp->state, to, memory_order_relaxed);
 	if (to == IBV_QPS_RTR || to == IBV_QPS_RTS || to == IBV_QPS_SQD)

@@ -86,6 +86,10 @@ static int64_t depart(struct hca_qp *qp, const struct wqe *w, bool response)
 		qp->cached_ext_B = ext_B;
 	}
 	int64_t start_ps = MAX(w->have_ps, qp->floor_ps);
+	if (response) /* as many as max_rd_atomic at a time: this one follows the one that far before it */
+		start_ps = MAX(start_ps, qp->rd_done_ps[w->rd_seq % qp->rd_depth]);
+	if (w->flags & WQF_FENCE)
+		start_ps = MAX(start_ps, qp->rd_last_ps);
 	int64_t arrive_ps = start_ps + qp->cached_tx_ps + qp->h->net_ps;
 	qp->last_arrive_ps = MAX(qp->last_arrive_ps, arrive_ps);
 	return qp->last_arrive_ps;
@@ -206,6 +210,8 @@ static bool direct_run(struct hca_qp *qp, struct wqe *w)
 		atomic_store(mark, 1);
 		ssize_t moved = direct_allowed(qp, w, &d, psn, right) ? direct_move(qp, w, &d, off_B, write) : -1;
 		if (moved > 0 && (off_B += (uint32_t)moved) == w->length) {
+			if (!write && !(w->flags & WQF_PSN))
+				w->rd_seq = qp->rd_seq++;
 			arrive_ps = depart(qp, w, !write);
 			direct_note(qp, w, psn, psn_count, write, arrive_ps);
 		}
@@ -410,6 +416,8 @@ static void take_psns(struct hca_qp *qp, struct wqe *w)
 	w->psn = qp->next_psn;
 	w->psn_count = atomic ? 1 : MAX((w->length + qp->mtu_B - 1) >> qp->mtu_shift, 1u);
 	w->flags |= WQF_PSN;
+	if (sim_ops[w->op].flags & OPF_RESPONSE)
+		w->rd_seq = qp->rd_seq++;
 	qp->next_psn = psn_add(qp->next_psn, w->psn_count);
 	if (!(w->flags & WQF_INLINE) && w->length && (sim_ops[w->op].flags & OPF_DATA_OUT))
 		count(qp, CTR_PAYLOAD_READS, 1);
@@ -488,6 +496,11 @@ void requester_run(struct hca_qp *qp)
 		if (sq->next == head)
 			break;
 		struct wqe *w = sq_slot(sq, sq->next);
+		if (unlikely((w->flags & (WQF_PSN | WQF_DONE)) == (WQF_PSN | WQF_DONE))) {
+			sq->next++; /* sent again from further back, but this one is answered */
+			qp->rd_out++;
+			continue;
+		}
 		if (!may_start(qp, w))
 			break;
 		if (unlikely(w->error)) {
@@ -543,6 +556,17 @@ void requester_go_back(struct hca_qp *qp, uint32_t psn)
 			sq->tx_off_B = in > 0 && !response ? (uint32_t)in << qp->mtu_shift : 0;
 			return;
 		}
-		qp->rd_out += response && !done;
+		qp->rd_out += response;
 	}
+}
+
+uint32_t requester_oldest(const struct hca_qp *qp)
+{
+	const struct send_queue *sq = &qp->sq;
+
+	if (sq->una == sq->sent)
+		return qp->una_psn;
+	const struct wqe *w = sq_slot(sq, sq->una);
+	bool unanswered = (sim_ops[w->op].flags & OPF_RESPONSE) && !(w->flags & WQF_DONE);
+	return unanswered && psn_diff(w->psn, qp->una_psn) < 0 ? w->psn : qp->una_psn;
 }

@@ -6,9 +6,19 @@
 
 #define HELD_MAX_B 8192u
 
+/*
+ * One of each `every` packets is hit; which one of them is drawn from the seed. A fixed place would hit the same packet
+ * of every retransmission when its length is a multiple.
+ */
+struct picker {
+	uint32_t every; /* 0 = never */
+	uint32_t left;  /* packets of this group to come */
+	uint32_t hit;   /* hits when left has this value */
+};
+
 struct wiretest {
-	uint64_t drop, dup, swap; /* every nth; 0 = never */
-	uint64_t packets;
+	struct picker drop, dup, swap;
+	uint64_t random;
 	/* A packet held back until the next one to the same ring has gone. */
 	struct wire_tx *held_tx;
 	uint32_t held_ext_B;
@@ -26,10 +36,10 @@ int wiretest_new(const struct wire_test *set, struct wiretest **out)
 	struct wiretest *w = calloc(1, sizeof(*w));
 	if (!w)
 		return ENOMEM;
-	w->drop = set->drop;
-	w->dup = set->dup;
-	w->swap = set->swap;
-	w->packets = set->seed;
+	w->drop.every = set->drop;
+	w->dup.every = set->dup;
+	w->swap.every = set->swap;
+	w->random = set->seed;
 	*out = w;
 	return 0;
 }
@@ -37,6 +47,23 @@ int wiretest_new(const struct wire_test *set, struct wiretest **out)
 void wiretest_free(struct wiretest *w)
 {
 	free(w);
+}
+
+static uint32_t draw(struct wiretest *w, uint32_t below)
+{
+	w->random = w->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (uint32_t)(w->random >> 33) % below;
+}
+
+static bool hit(struct wiretest *w, struct picker *p)
+{
+	if (!p->every)
+		return false;
+	if (!p->left) {
+		p->left = p->every;
+		p->hit = 1 + draw(w, p->every);
+	}
+	return p->left-- == p->hit;
 }
 
 static size_t record_B(const struct pkt *p)
@@ -59,17 +86,17 @@ static void send_copy(struct wire_tx *tx, const struct pkt *from)
 
 void wiretest_publish(struct wiretest *w, struct wire_tx *tx, struct pkt *p)
 {
-	uint64_t n = ++w->packets;
+	bool drop = hit(w, &w->drop), dup = hit(w, &w->dup), swap = hit(w, &w->swap);
 
-	if (w->drop && n % w->drop == 0)
+	if (drop)
 		return; /* the record stays private and is overwritten by the next one */
 	size_t size_B = record_B(p);
-	if (w->swap && n % w->swap == 0 && !w->held_tx && size_B <= HELD_MAX_B) {
+	if (swap && !w->held_tx && size_B <= HELD_MAX_B) {
 		memcpy(&w->held, p, size_B);
 		w->held_tx = tx;
 		return;
 	}
-	if (w->dup && n % w->dup == 0 && size_B <= HELD_MAX_B) {
+	if (dup && size_B <= HELD_MAX_B) {
 		union {
 			struct pkt pkt;
 			char bytes[HELD_MAX_B];

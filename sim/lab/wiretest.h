@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A test hook on the wire: drops, doubles or swaps every nth packet that a node sends (SIMHCA_WIRE_TEST). Called
+ * A test hook on the wire: drops, doubles or swaps one of each n packets that a node sends (SIMHCA_WIRE_TEST). Called
  * under the engine lock.
  */
 #pragma once

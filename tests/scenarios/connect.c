@@ -227,7 +227,7 @@ Test(G3, table)
 	}
 	struct ibv_gid_entry all[64];
 
-	cr_assert_eq(ibv_query_gid_table(b.ctx, all, 64, 0), 8, "two devices' tables are not merged, four each port");
+	cr_assert_eq(ibv_query_gid_table(b.ctx, all, 64, 0), 4, "only what is not empty");
 	bare_close(&b);
 }
 
@@ -297,6 +297,7 @@ Test(G4, destroyed_peer)
 	pair_make(&p, &attr);
 	ok(side_destroy_qp(&p.b));
 	int64_t start_ps = side_now_ps(&p.a), start_ns = wall_ns();
+	uint64_t retries = device_counter(p.a.ctx, "retries");
 
 	ok(side_post(&p.a, &op));
 	struct done d = expect_wc(&p.a, SQ, IBV_WC_RETRY_EXC_ERR, 1);
@@ -306,7 +307,7 @@ Test(G4, destroyed_peer)
 	cr_assert_geq(d.at_ps - start_ps, least_ps, "model time %ld ps", d.at_ps - start_ps);
 	cr_assert_geq(wall_ns() - start_ns, least_ps / 1000);
 	expect_state(&p.a, IBV_QPS_ERR);
-	cr_assert_geq(device_counter(p.a.ctx, "retries"), 2);
+	cr_assert_geq(device_counter(p.a.ctx, "retries") - retries, 2);
 	pair_free(&p);
 }
 

@@ -30,3 +30,8 @@ target_link_libraries(unit_pabi_provider PRIVATE simhca_lib PkgConfig::IBVERBS P
 foreach(profile generic connectx6dx)
   test_in_fabric(NAME unit_pabi_provider.${profile} PROFILE ${profile} COMMAND $<TARGET_FILE:unit_pabi_provider>)
 endforeach()
+
+add_executable(unit_pabi_event_threads ${CMAKE_CURRENT_LIST_DIR}/pabi_event_threads.c)
+target_link_libraries(unit_pabi_event_threads PRIVATE PkgConfig::IBVERBS Threads::Threads)
+test_in_fabric(NAME unit_pabi_event_threads PROFILE generic COMMAND $<TARGET_FILE:unit_pabi_event_threads>)
+set_tests_properties(unit_pabi_event_threads PROPERTIES LABELS threads)

@@ -24,6 +24,21 @@ static int64_t bounce(struct fab_node *n, struct wire_tx *tx, uint32_t peer, boo
 	return util_now_ns() - start;
 }
 
+static void measure_idle(struct fab_node *n, long rounds)
+{
+	unsigned work = 0;
+	int64_t t = util_now_ns();
+
+	for (long i = 0; i < rounds; i++)
+		work += wire_has_work(n);
+	printf("idle look: %.2f ns\n", (double)(util_now_ns() - t) / (double)rounds);
+	t = util_now_ns();
+	for (long i = 0; i < rounds; i++)
+		work += wire_pending(n) >= 0;
+	printf("wire_pending, nothing there: %.2f ns\n", (double)(util_now_ns() - t) / (double)rounds);
+	CHECK(!work);
+}
+
 int main(int argc, char **argv)
 {
 	long rounds = argc > 1 ? atol(argv[1]) : 1000000;
@@ -43,16 +58,11 @@ int main(int argc, char **argv)
 	int64_t ns = bounce(n, tx, peer, !child, rounds, len_B);
 	if (!child) {
 		printf("one way, %u B: %.1f ns\n", len_B, (double)ns / (double)(rounds - rounds / 10) / 2);
-		int64_t t = util_now_ns();
-		unsigned work = 0;
-		for (long i = 0; i < rounds; i++)
-			work += wire_has_work(n);
-		printf("idle look: %.2f ns (%u)\n", (double)(util_now_ns() - t) / (double)rounds, work);
-		t = util_now_ns();
-		for (long i = 0; i < rounds; i++)
-			work += wire_pending(n) >= 0;
-		printf("wire_pending, nothing there: %.2f ns\n", (double)(util_now_ns() - t) / (double)rounds);
+		measure_idle(n, rounds);
+		util_send(tx, PKT_SEND, 0, NULL, 0);
 	}
+	while (child && !util_receive(n, peer))
+		util_nap_us(100);
 	node_drop_life(n);
 	node_leave(n);
 	fabric_close(f);

@@ -46,10 +46,11 @@ static void make_side(struct side *s)
 
 	s->mem = calloc(1, MEM_B);
 	cr_assert_eq(hca_cq_create(hca, &cqe, 0, s, &s->cq), 0);
-	struct hca_qp_init init = {.pd = pd, .send_cq = s->cq, .recv_cq = s->cq, .kind = QP_RC,
-				   .caps = {16, 16, 3, 3, 64}, .user = s};
+	struct hca_qp_init init = {
+	    .pd = pd, .send_cq = s->cq, .recv_cq = s->cq, .kind = QP_RC, .caps = {16, 16, 3, 3, 64}, .user = s};
 	cr_assert_eq(hca_qp_create(hca, &init, &grant, &s->qp), 0, "%s", grant.why);
-	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+	int access =
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	cr_assert_eq(hca_mr_reg(pd, s->mem, MEM_B, (uintptr_t)s->mem, access, &s->mr), 0);
 }
 
@@ -59,19 +60,32 @@ static void connect_side(struct side *s, const struct side *peer)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = 0xf};
 
 	cr_assert_eq(hca_query_gid(hca, 1, 3, &gid), 0);
-	cr_assert_eq(hca_qp_modify(s->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .max_dest_rd_atomic = 4,
-				    .min_rnr_timer = 1, .dest_qp_num = hca_qp_num(peer->qp), .rq_psn = 0xfffff0};
+	cr_assert_eq(hca_qp_modify(s->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		     0);
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
+				    .path_mtu = IBV_MTU_1024,
+				    .max_dest_rd_atomic = 4,
+				    .min_rnr_timer = 1,
+				    .dest_qp_num = hca_qp_num(peer->qp),
+				    .rq_psn = 0xfffff0};
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.grh.sgid_index = 3;
 	attr.ah_attr.port_num = 1;
 	memcpy(attr.ah_attr.grh.dgid.raw, gid.raw, 16);
-	cr_assert_eq(hca_qp_modify(s->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), 0);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
-				    .sq_psn = 0xfffff0, .max_rd_atomic = 4};
-	cr_assert_eq(hca_qp_modify(s->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-						     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), 0);
+	cr_assert_eq(hca_qp_modify(s->qp, &attr,
+				   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+		     0);
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+				    .timeout = 14,
+				    .retry_cnt = 7,
+				    .rnr_retry = 7,
+				    .sq_psn = 0xfffff0,
+				    .max_rd_atomic = 4};
+	cr_assert_eq(hca_qp_modify(s->qp, &attr,
+				   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				       IBV_QP_MAX_QP_RD_ATOMIC),
+		     0);
 }
 
 static void setup_with(const char *profile)
@@ -90,7 +104,8 @@ static void setup_with(const char *profile)
 	snprintf(cfg.base, sizeof(cfg.base), "%s", base);
 	snprintf(cfg.name, sizeof(cfg.name), "unit");
 	cr_assert_eq(fabric_ensure(&cfg, false, &fabric, err, sizeof(err)), 0, "%s", err);
-	cr_assert_eq(hca_open(fabric_path(fabric), "simhca0", &set, &callbacks, NULL, &hca, err, sizeof(err)), 0, "%s", err);
+	cr_assert_eq(hca_open(fabric_path(fabric), "simhca0", &set, &callbacks, NULL, &hca, err, sizeof(err)), 0, "%s",
+		     err);
 	cr_assert_eq(hca_pd_alloc(hca, &pd), 0);
 	make_side(&a);
 	make_side(&b);
@@ -141,8 +156,13 @@ static struct ibv_wc poll_one(struct side *s)
 static int post(struct side *s, enum ibv_wr_opcode op, uint32_t len, unsigned flags, struct side *to, uint64_t x)
 {
 	struct ibv_sge sge = {(uintptr_t)s->mem, len, hca_mr_lkey(s->mr)};
-	struct ibv_send_wr wr = {.wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = op, .send_flags = flags | IBV_SEND_SIGNALED,
-				 .imm_data = 0x1234}, *bad;
+	struct ibv_send_wr wr = {.wr_id = 7,
+				 .sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = op,
+				 .send_flags = flags | IBV_SEND_SIGNALED,
+				 .imm_data = 0x1234},
+			   *bad;
 	if (op == IBV_WR_ATOMIC_FETCH_AND_ADD || op == IBV_WR_ATOMIC_CMP_AND_SWP) {
 		wr.wr.atomic.remote_addr = (uintptr_t)to->mem;
 		wr.wr.atomic.rkey = hca_mr_rkey(to->mr);
@@ -294,7 +314,11 @@ Test(hca_rc, armed_queue_tells_once)
 Test(hca_rc, wrong_rkey_is_an_access_error_and_both_end_in_error)
 {
 	struct ibv_sge sge = {(uintptr_t)a.mem, 8, hca_mr_lkey(a.mr)};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr wr = {.sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_RDMA_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 
 	wr.wr.rdma.remote_addr = (uintptr_t)b.mem;
 	wr.wr.rdma.rkey = hca_mr_rkey(b.mr) + 1;

@@ -50,13 +50,13 @@ TestSuite(pabi_provider, .init = setup, .fini = teardown);
 static struct ibv_qp_init_attr_ex qp_attr(uint64_t send_ops)
 {
 	return (struct ibv_qp_init_attr_ex){
-		.send_cq = cq,
-		.recv_cq = cq,
-		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
-		.qp_type = IBV_QPT_RC,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = pd,
-		.send_ops_flags = send_ops,
+	    .send_cq = cq,
+	    .recv_cq = cq,
+	    .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+	    .qp_type = IBV_QPT_RC,
+	    .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	    .pd = pd,
+	    .send_ops_flags = send_ops,
 	};
 }
 
@@ -102,8 +102,12 @@ Test(pabi_provider, absent_verbs_say_eopnotsupp)
 /* A function pointer that does not exist would be called by the first program that was let in. */
 Test(pabi_provider, extended_queue_pairs_are_refused_what_they_cannot_do)
 {
-	static const uint64_t absent[] = {IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_BIND_MW,
-					  IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_EX_WITH_TSO, 1u << 11, 1u << 12,
+	static const uint64_t absent[] = {IBV_QP_EX_WITH_LOCAL_INV,
+					  IBV_QP_EX_WITH_BIND_MW,
+					  IBV_QP_EX_WITH_SEND_WITH_INV,
+					  IBV_QP_EX_WITH_TSO,
+					  1u << 11,
+					  1u << 12,
 					  UINT64_C(1) << 40};
 	struct ibv_qp_init_attr_ex attr;
 
@@ -164,7 +168,7 @@ Test(pabi_provider, extended_completion_queues_are_refused_what_they_cannot_do)
 	attr = (struct ibv_cq_init_attr_ex){.cqe = 4, .comp_mask = 1u << 20};
 	EXPECT_NULL(ibv_create_cq_ex(ctx, &attr), EINVAL);
 	attr = (struct ibv_cq_init_attr_ex){
-		.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+	    .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
 	EXPECT_NULL(ibv_create_cq_ex(ctx, &attr), EOPNOTSUPP);
 	attr = (struct ibv_cq_init_attr_ex){.cqe = 4, .comp_vector = (uint32_t)ctx->num_comp_vectors};
 	EXPECT_NULL(ibv_create_cq_ex(ctx, &attr), EINVAL);
@@ -288,10 +292,10 @@ Test(pabi_provider, close_gives_back_what_the_program_left)
 		struct ibv_pd *p = ibv_alloc_pd(c);
 		struct ibv_cq *q = ibv_create_cq(c, 4, NULL, NULL, 0);
 		struct ibv_qp_init_attr attr = {
-			.send_cq = q,
-			.recv_cq = q,
-			.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
-			.qp_type = IBV_QPT_RC};
+		    .send_cq = q,
+		    .recv_cq = q,
+		    .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+		    .qp_type = IBV_QPT_RC};
 		static char buf[64];
 
 		cr_assert(p && q);

@@ -10,8 +10,6 @@
 #define SIMHCA_VERSION "unknown"
 #endif
 
-const char *argp_program_version = "simhca " SIMHCA_VERSION;
-
 static const struct command {
 	const char *name;
 	int (*run)(int argc, char **argv);
@@ -77,6 +75,7 @@ static void usage(FILE *out)
 
 int main(int argc, char **argv)
 {
+	argp_program_version = "simhca " SIMHCA_VERSION;
 	argp_err_exit_status = EXIT_SETUP;
 	if (argc < 2) {
 		usage(stderr);

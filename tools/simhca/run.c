@@ -5,6 +5,7 @@
  */
 #include "tools/simhca/simhca.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,24 +272,32 @@ static void list_env(const char *name, const char *separators, const char *item,
 }
 
 /*
- * The preload goes behind what the user preloads already. A shared sanitizer runtime insists on being first: of the
- * program, or of our own libraries in a sanitizer build. Programs started later, say by a script, cannot be known here;
- * for them the address sanitizer is told not to insist.
+ * A shared sanitizer runtime insists on being first: that of the program once there is a preload, and that of our own
+ * provider if this is a sanitizer build, which the program's process will load.
  */
-static void set_preload(const struct files *files, const char *program)
+static void put_runtimes_first(const struct files *files, const char *program)
 {
 	static const char *const runtimes[] = {"libasan.so", "libtsan.so"};
 	char soname[256], path[PATH_MAX];
-	list_env("LD_PRELOAD", ": ", files->preload, false);
 	for (size_t i = 0; i < ARRAY_LEN(runtimes); i++) {
 		const char *old = getenv("LD_PRELOAD");
-		if (!(elf_needs(program, runtimes[i], soname, sizeof(soname)) ||
-		      elf_needs(files->provider, runtimes[i], soname, sizeof(soname))) ||
-		    strstr(old, soname))
+		if (!(old && *old && elf_needs(program, runtimes[i], soname, sizeof(soname))) &&
+		    !elf_needs(files->provider, runtimes[i], soname, sizeof(soname)))
+			continue;
+		if (old && strstr(old, soname))
 			continue;
 		elf_resolve(soname, path, sizeof(path));
 		list_env("LD_PRELOAD", ": ", path, true);
 	}
+}
+
+/*
+ * The preload goes behind what the user preloads already. Programs started later, say by a script, cannot be known
+ * here; for them the address sanitizer is told not to insist.
+ */
+static void set_preload(const struct files *files)
+{
+	list_env("LD_PRELOAD", ": ", files->preload, false);
 	const char *asan = getenv("ASAN_OPTIONS");
 	if (!asan || !strstr(asan, "verify_asan_link_order"))
 		list_env("ASAN_OPTIONS", ":", "verify_asan_link_order=0", false);
@@ -321,7 +330,8 @@ static void set_environment(const struct run *run, const struct files *files, co
 	snprintf(text, sizeof(text), "%d", lock_fd);
 	set_env("SIMHCA_LOCK_FD", text);
 	if (run->mode == MODE_preload)
-		set_preload(files, program);
+		set_preload(files);
+	put_runtimes_first(files, program);
 }
 
 /* ---- the program ---- */
@@ -387,8 +397,6 @@ static int enter_mode(const struct run *run, const char *dir)
  */
 static void watch_fabric(const char *dir)
 {
-	char lock[PATH_MAX];
-	snprintf(lock, sizeof(lock), "%s/lock", dir);
 	pid_t pid = fork();
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
@@ -397,12 +405,8 @@ static void watch_fabric(const char *dir)
 	if (fork() != 0)
 		_exit(0);
 	setsid();
-	if (chdir("/") < 0 || close_range(0, ~0u, 0) < 0)
-		_exit(0);
-	int fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR)
-		;
-	fabric_release_fd(dir, fd);
+	if (chdir("/") == 0 && close_range(0, ~0u, 0) == 0)
+		fabric_wait_and_remove(dir);
 	_exit(0);
 }
 
@@ -410,10 +414,15 @@ static void watch_fabric(const char *dir)
 static void leave_outer(void)
 {
 	const char *dir = getenv("SIMHCA_FABRIC_DIR"), *text = getenv("SIMHCA_LOCK_FD");
+	void (*let_go)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "simhca_host_let_go");
 	char path[PATH_MAX];
 	struct stat held, lock;
 	if (!dir || !text)
 		return;
+	if (let_go) {
+		let_go();
+		return;
+	}
 	int fd = atoi(text);
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	if (fstat(fd, &held) == 0 && stat(path, &lock) == 0 && held.st_dev == lock.st_dev && held.st_ino == lock.st_ino)
@@ -461,7 +470,7 @@ int cmd_run(int argc, char **argv)
 		rc = read_config(&run, &set, &cfg);
 	if (!rc)
 		rc = ensure_fabric(&cfg, &f);
-	if (!rc && run.mode != MODE_preload)
+	if (!rc && run.program && run.mode != MODE_preload)
 		watch_fabric(fabric_path(f));
 	if (!rc)
 		rc = enter_mode(&run, fabric_path(f));
