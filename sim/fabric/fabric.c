@@ -337,11 +337,25 @@ static int add_device(struct fabric *f, int dir_fd, const char *dir, const struc
 	return 0;
 }
 
+static bool all_listed(const struct seg_header *h, int dir_fd)
+{
+	char path[64];
+
+	for (uint32_t i = 0; i < FAB_DEVICES_MAX; i++) {
+		snprintf(path, sizeof(path), "sys/class/infiniband_verbs/uverbs%u", i);
+		if (atomic_load_explicit(&h->devices[i].used, memory_order_acquire) &&
+		    faccessat(dir_fd, path, F_OK, AT_SYMLINK_NOFOLLOW))
+			return false;
+	}
+	return true;
+}
+
 /* Adds what is missing, compares what is there. Under lock. */
 static int add_devices(struct fabric *f, int dir_fd, const char *dir, const struct fab_config *cfg, char *err,
 		       size_t err_size)
 {
 	struct seg_header *h = seg_of(f);
+	bool added = false;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < cfg->num_devices && !rc; i++) {
@@ -359,6 +373,13 @@ static int add_devices(struct fabric *f, int dir_fd, const char *dir, const stru
 		if (slot == FAB_DEVICES_MAX)
 			return fab_fail(-EOVERFLOW, err, err_size, "a fabric has at most %u devices", FAB_DEVICES_MAX);
 		rc = add_device(f, dir_fd, dir, c, slot, err, err_size);
+		added |= !rc;
+	}
+	/* Also after an error: those before it are there. And once more when a maker died in between. */
+	if (added || !all_listed(h, dir_fd)) {
+		int listed = tree_list_devices(dir_fd, h);
+		if (!rc && listed)
+			rc = fab_fail(listed, err, err_size, "fabric %s: %s", h->name, reason(listed));
 	}
 	return rc;
 }

@@ -299,44 +299,68 @@ static void put_uverbs(struct writer *w, const struct seg_device *d, uint32_t in
 {
 	const char *target = NULL;
 	struct stat st;
-	char name[64], final[64];
+	char name[64];
 
 	if (w->rc)
 		return;
 	w->rc = pick_char_device(index, &target, &st);
 	if (w->rc)
 		return;
+	snprintf(w->path, sizeof(w->path), "sys/devices/" PCI_BUS "/" PCI_FUNC "/infiniband_verbs", index);
+	put_dir(w, "");
+	snprintf(name, sizeof(name), "/uverbs%u", index);
+	put_dir(w, name);
+	strncat(w->path, name, sizeof(w->path) - strlen(w->path) - 1);
+	put(w, "/ibdev", "%s\n", d->name);
+	put(w, "/dev", "%u:%u\n", major(st.st_rdev), minor(st.st_rdev));
+	put(w, "/abi_version", "%u\n", TREE_PROVIDER_ABI);
+	w->path[0] = 0;
 	snprintf(name, sizeof(name), "dev/uverbs%u", index);
 	put_link(w, name, target);
-	/* Last and by one rename: whoever lists the devices finds all of it or nothing. */
-	snprintf(w->path, sizeof(w->path), "sys/class/infiniband_verbs/.uverbs%u", index);
-	put_dir(w, "");
-	snprintf(w->path, sizeof(w->path), "sys/class/infiniband_verbs/.uverbs%u/", index);
-	put(w, "ibdev", "%s\n", d->name);
-	put(w, "dev", "%u:%u\n", major(st.st_rdev), minor(st.st_rdev));
-	put(w, "abi_version", "%u\n", TREE_PROVIDER_ABI);
-	snprintf(name, sizeof(name), "sys/class/infiniband_verbs/.uverbs%u", index);
-	snprintf(final, sizeof(final), "sys/class/infiniband_verbs/uverbs%u", index);
-	if (!w->rc && renameat(w->root, name, w->root, final))
-		w->rc = -errno;
-	w->path[0] = 0;
 }
 
-/* What an attempt left that was cut short, and what a device of this index that was never marked used left. */
+/* What an attempt left that was cut short. */
 static void remove_device(int fabric_fd, const char *name, uint32_t index)
 {
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "sys/class/infiniband_verbs/uverbs%u", index);
-	folder_remove_tree(fabric_fd, path);
-	snprintf(path, sizeof(path), "sys/class/infiniband_verbs/.uverbs%u", index);
-	folder_remove_tree(fabric_fd, path);
+	unlinkat(fabric_fd, path, 0);
 	snprintf(path, sizeof(path), "sys/class/infiniband/%s", name);
 	unlinkat(fabric_fd, path, 0);
 	snprintf(path, sizeof(path), "sys/devices/" PCI_BUS "/" PCI_FUNC, index);
 	folder_remove_tree(fabric_fd, path);
 	snprintf(path, sizeof(path), "dev/uverbs%u", index);
 	unlinkat(fabric_fd, path, 0);
+}
+
+/* A class link, new or in the place of the old one. */
+static void put_class_link(struct writer *w, const char *class, uint32_t index, const char *name)
+{
+	char from[PATH_MAX], to[PATH_MAX], target[PATH_MAX];
+
+	snprintf(from, sizeof(from), "sys/class/%s/.new", class);
+	snprintf(to, sizeof(to), "sys/class/%s/%s", class, name);
+	snprintf(target, sizeof(target), "../../devices/" PCI_BUS "/" PCI_FUNC "/%s/%s", index, class, name);
+	unlinkat(w->root, from, 0);
+	put_link(w, from, target);
+	if (!w->rc && renameat(w->root, from, w->root, to))
+		w->rc = -errno;
+}
+
+int tree_list_devices(int fabric_fd, const struct seg_header *h)
+{
+	struct writer w = {.root = fabric_fd};
+	char name[32];
+
+	for (uint32_t i = FAB_DEVICES_MAX; i-- > 0;) {
+		if (!atomic_load_explicit(&h->devices[i].used, memory_order_acquire))
+			continue;
+		snprintf(name, sizeof(name), "uverbs%u", i);
+		put_class_link(&w, "infiniband", i, h->devices[i].name);
+		put_class_link(&w, "infiniband_verbs", i, name);
+	}
+	return w.rc;
 }
 
 int tree_make(int fabric_fd)
@@ -360,7 +384,6 @@ int tree_make(int fabric_fd)
 int tree_add_device(int fabric_fd, const char *dir, const struct seg_device *d, uint32_t index, const struct profile *p)
 {
 	struct writer w = {.root = fabric_fd};
-	char name[PATH_MAX], target[PATH_MAX];
 
 	remove_device(fabric_fd, d->name, index);
 	snprintf(w.path, sizeof(w.path), "sys/devices/" PCI_BUS "/" PCI_FUNC, index);
@@ -373,9 +396,6 @@ int tree_add_device(int fabric_fd, const char *dir, const struct seg_device *d, 
 	strncat(w.path, "/", sizeof(w.path) - strlen(w.path) - 1);
 	put_ib_device(&w, d, dir, p);
 	w.path[0] = 0;
-	snprintf(name, sizeof(name), "sys/class/infiniband/%s", d->name);
-	snprintf(target, sizeof(target), "../../devices/" PCI_BUS "/" PCI_FUNC "/infiniband/%s", index, d->name);
-	put_link(&w, name, target);
 	put_uverbs(&w, d, index);
 	return w.rc;
 }

@@ -95,6 +95,12 @@ static bool complete_until(struct hca_qp *qp, uint32_t psn, int64_t generated_ps
 	return true;
 }
 
+/* The same for all that has been acknowledged so far, which may have waited behind a READ. */
+static bool complete_acknowledged(struct hca_qp *qp, int64_t generated_ps)
+{
+	return complete_until(qp, psn_add(qp->una_psn, PSN_MASK), generated_ps);
+}
+
 /* The peer has made progress up to psn. Stale and impossible numbers are ignored. */
 static bool progress(struct hca_qp *qp, uint32_t psn)
 {
@@ -147,7 +153,7 @@ void completer_ack(struct hca_qp *qp, const struct pkt *p)
 
 	if (!progress(qp, p->psn))
 		return;
-	if (complete_until(qp, p->psn, generated_ps))
+	if (complete_acknowledged(qp, generated_ps))
 		skip_acknowledged(qp);
 	else
 		chase_response(qp);
@@ -162,7 +168,7 @@ static bool nak_progress(struct hca_qp *qp, const struct pkt *p)
 	if (psn_diff(p->psn, qp->una_psn) < 0 || psn_diff(p->psn, qp->next_psn) >= 0)
 		return false;
 	if (progress(qp, before))
-		complete_until(qp, before, p->arrive_ps + qp->h->cqe_generated_ps);
+		complete_acknowledged(qp, p->arrive_ps + qp->h->cqe_generated_ps);
 	return true;
 }
 
@@ -249,7 +255,6 @@ static void response_done(struct hca_qp *qp, struct wqe *w, int64_t arrive_ps)
 {
 	const struct timing *t = &qp->h->t;
 	int64_t generated_ps = arrive_ps + time_rx_write_ps(t, w->length) + t->cqe_write - t->pcie_write;
-	uint32_t last = psn_add(w->psn, w->psn_count - 1);
 
 	w->flags |= WQF_DONE;
 	if (w->error) {
@@ -258,7 +263,7 @@ static void response_done(struct hca_qp *qp, struct wqe *w, int64_t arrive_ps)
 			requester_fail(qp, (enum ibv_wc_status)w->error, 0, generated_ps);
 		return;
 	}
-	if (!complete_until(qp, last, generated_ps))
+	if (!complete_acknowledged(qp, generated_ps))
 		chase_response(qp);
 	go_on(qp);
 }

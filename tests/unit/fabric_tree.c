@@ -4,13 +4,16 @@
 #include "tests/unit/fabric_util.h"
 
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 
 static struct util_world world;
@@ -187,6 +190,51 @@ Test(fabric_tree, looks_like_a_pci_function)
 	cr_assert_gt(n, 0);
 	up[n] = 0;
 	cr_assert_neq(up[0], '/', "it works wherever the tree is looked at from");
+}
+
+/* Programs take the first device; on a tmpfs libibverbs finds the newest entry first. */
+static void check_order(void)
+{
+	char dir[1024], last[32] = "";
+	struct stat st;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%s", full("sys/class/infiniband_verbs"));
+	cr_assert_not_null(d = opendir(dir));
+	for (struct dirent *e; (e = readdir(d));) {
+		if (strncmp(e->d_name, "uverbs", 6))
+			continue;
+		cr_assert_eq(fstatat(dirfd(d), e->d_name, &st, 0), 0);
+		cr_assert(S_ISDIR(st.st_mode));
+		cr_assert_lt(strcmp(last, e->d_name), 0, "%s before %s", last, e->d_name);
+		strcpy(last, e->d_name);
+	}
+	closedir(d);
+}
+
+Test(fabric_tree, order)
+{
+	struct fabric *f;
+	struct statfs fs;
+	char err[256];
+
+	cr_assert_eq(statfs(world.dir, &fs), 0);
+	if (fs.f_type != TMPFS_MAGIC)
+		cr_skip_test("the order of a folder is known on tmpfs only");
+	check_order();
+	for (int i = 0; i < 5; i++) {
+		snprintf(world.devices[0].name, sizeof(world.devices[0].name), "later%d", i);
+		cr_assert_eq(fabric_ensure(&world.cfg, false, &f, err, sizeof(err)), 0, "%s", err);
+		fabric_close(f);
+		check_order();
+	}
+	cr_assert_str_eq(text("sys/class/infiniband_verbs/uverbs6/ibdev"), "later4\n");
+	/* A maker that died before it listed its device. */
+	cr_assert_eq(unlink(full("sys/class/infiniband_verbs/uverbs3")), 0);
+	cr_assert_eq(fabric_ensure(&world.cfg, false, &f, err, sizeof(err)), 0, "%s", err);
+	fabric_close(f);
+	cr_assert_str_eq(text("sys/class/infiniband_verbs/uverbs3/ibdev"), "later1\n");
+	check_order();
 }
 
 /* ---- live values ---- */

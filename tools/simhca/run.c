@@ -390,26 +390,6 @@ static int enter_mode(const struct run *run, const char *dir)
 	return rc;
 }
 
-/*
- * Without the preload nobody inside the program gives the fabric back at its end. A process of no terminal waits until
- * the fabric's last user has gone, however it went, and removes it. It is nobody's child, so that the program, which
- * takes this process over, does not find one that it did not start.
- */
-static void watch_fabric(const char *dir)
-{
-	pid_t pid = fork();
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
-	if (pid != 0)
-		return; /* no watcher: the next simhca sweeps */
-	if (fork() != 0)
-		_exit(0);
-	setsid();
-	if (chdir("/") == 0 && close_range(0, ~0u, 0) == 0)
-		fabric_wait_and_remove(dir);
-	_exit(0);
-}
-
 /* Below another `simhca run`: this process gives back what it holds of that fabric, before it becomes the program. */
 static void leave_outer(void)
 {
@@ -427,6 +407,27 @@ static void leave_outer(void)
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	if (fstat(fd, &held) == 0 && stat(path, &lock) == 0 && held.st_dev == lock.st_dev && held.st_ino == lock.st_ino)
 		fabric_release_fd(dir, fd);
+}
+
+/*
+ * Without the preload nobody inside the program gives the fabric back at its end. A process of no terminal waits until
+ * the fabric's last user has gone, however it went, and removes it. It is nobody's child, so that the program, which
+ * takes this process over, does not find one that it did not start.
+ */
+static void watch_fabric(const char *dir)
+{
+	pid_t pid = fork();
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	if (pid != 0)
+		return; /* no watcher: the next simhca sweeps */
+	if (fork() != 0)
+		_exit(0);
+	setsid();
+	leave_outer();
+	if (chdir("/") == 0 && close_range(0, ~0u, 0) == 0)
+		fabric_wait_and_remove(dir);
+	_exit(0);
 }
 
 /* Does not return if all goes well. */
