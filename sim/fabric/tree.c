@@ -370,7 +370,7 @@ int tree_make(int fabric_fd)
 					   "sys/class/infiniband",
 					   "sys/class/infiniband_verbs",
 					   "sys/devices",
-					   "sys/devices/" PCI_BUS,
+					   ("sys/devices/" PCI_BUS),
 					   "dev"};
 	struct writer w = {.root = fabric_fd};
 

@@ -176,8 +176,11 @@ static inline struct pkt *wire_reserve(struct wire_tx *tx, uint32_t ext_B, uint3
 	return p;
 }
 
-/* Publishes the reserved record, sets the receiver's pending bit, wakes its agent if it sleeps and wants that. */
-static inline void wire_publish(struct wire_tx *tx)
+/*
+ * Publishes the reserved record without telling the receiver, who sees it at once if it polls this ring and later
+ * otherwise: wire_notify must follow, behind a full fence.
+ */
+static inline void wire_publish_quietly(struct wire_tx *tx)
 {
 	if (unlikely(!tx->ring || tx->drop)) {
 		wire_publish_hole(tx);
@@ -190,12 +193,35 @@ static inline void wire_publish(struct wire_tx *tx)
 	/* release: header and payload, and the zero behind them; pairs with the acquire in wire_next */
 	atomic_store_explicit(&p->word, tx->reserved, memory_order_release);
 	tx->reserved = 0;
-	/* Either the receiver, having cleared the bit or set agent_sleeps, sees the record, or we see what it wrote. */
-	wire_fence();
-	if (unlikely(!(atomic_load_explicit(&tx->peer->pending, memory_order_relaxed) & tx->bit)))
-		atomic_fetch_or_explicit(&tx->peer->pending, tx->bit, memory_order_seq_cst);
-	if (unlikely(atomic_load_explicit(&tx->peer->agent_sleeps, memory_order_relaxed)))
-		node_wake(tx->peer);
+}
+
+/*
+ * Tells a peer that this node (bit) has published: sets its pending bit, wakes its agent if it sleeps and wants that.
+ * The caller's fence since the last publishing pairs with the receiver's: either the receiver, having cleared the bit
+ * or set agent_sleeps, sees the record, or we see what it wrote.
+ */
+static inline void wire_notify(struct seg_node *peer, uint64_t bit)
+{
+	if (unlikely(!(atomic_load_explicit(&peer->pending, memory_order_relaxed) & bit)))
+		atomic_fetch_or_explicit(&peer->pending, bit, memory_order_seq_cst);
+	if (unlikely(atomic_load_explicit(&peer->agent_sleeps, memory_order_relaxed)))
+		node_wake(peer);
+}
+
+/* Publishes the reserved record and tells the receiver. */
+static inline void wire_publish(struct wire_tx *tx)
+{
+	wire_publish_quietly(tx);
+	if (unlikely(!tx->ring))
+		return;
+	atomic_thread_fence(memory_order_seq_cst); /* see wire_notify */
+	wire_notify(tx->peer, tx->bit);
+}
+
+/* Node index of the peer. */
+static inline uint32_t wire_tx_to(const struct wire_tx *tx)
+{
+	return tx->to;
 }
 
 /* Largest payload of a record in this ring (a quarter of it). */

@@ -14,7 +14,8 @@ __thread int64_t thread_clock_ps __attribute__((tls_model("initial-exec")));
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and engine.users */
 static struct engine *engines;
 
-#define TURN_BUDGET 64u /* packets of one turn */
+#define TURN_BUDGET 64u   /* packets of one turn */
+#define NOTIFY_B    4096u /* a packet this large is announced at once, not at the end of the section */
 
 uint64_t clock_ns(void)
 {
@@ -57,12 +58,35 @@ void engine_enter(struct engine *e)
 	lock_take(&e->lock);
 }
 
+static void tell(struct engine *e, uint64_t peers)
+{
+	struct seg_node *nodes = e->nodes;
+
+	for (; peers; peers &= peers - 1)
+		wire_notify(&nodes[__builtin_ctzll(peers)], UINT64_C(1) << e->index);
+}
+
+void engine_notify(struct engine *e)
+{
+	uint64_t peers = e->notify;
+
+	if (!peers)
+		return;
+	e->notify = 0;
+	atomic_thread_fence(memory_order_seq_cst); /* pairs as wire_notify says */
+	tell(e, peers);
+}
+
 void engine_leave(struct engine *e)
 {
 	for (;;) {
 		if (atomic_load_explicit(&e->work, memory_order_relaxed))
 			run_work(e);
+		uint64_t peers = e->notify;
+		e->notify = 0;
 		lock_drop(&e->lock);
+		/* The exchange in lock_drop is the fence that wire_notify wants: one a section, not one a packet. */
+		tell(e, peers);
 		/*
 		 * Ordered behind the release by lock_drop's exchange; pairs with engine_post, which pushes first and
 		 * tries the lock second: one of the two sees the other.
@@ -100,9 +124,9 @@ void engine_post(struct engine *e, struct hca_qp *qp)
 		if (!lock_try(&e->lock))
 			return; /* the holder will see the work list after it has dropped the lock */
 	}
-	requester_run(qp);
 	if (e->owe)
-		run_owe(e);
+		run_owe(e); /* with nothing in between, both packets' cache lines travel at the same time */
+	requester_run(qp);
 	engine_leave(e);
 	if (unlikely(atomic_load_explicit(&e->deep, memory_order_relaxed)))
 		agent_nudge(e);
@@ -248,7 +272,10 @@ void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p)
 	if (unlikely(e->wiretest != NULL))
 		wiretest_publish(e->wiretest, qp->tx, p);
 	else
-		wire_publish(qp->tx);
+		wire_publish_quietly(qp->tx);
+	e->notify |= UINT64_C(1) << wire_tx_to(qp->tx);
+	if (p->payload_B >= NOTIFY_B)
+		engine_notify(e);
 }
 
 /* One packet to its queue pair. Only the connected peer is heard. */
@@ -367,6 +394,7 @@ static int engine_start(struct engine *e, const struct settings *set, char *err,
 	}
 	e->seg = node_seg(e->node);
 	e->index = node_index(e->node);
+	e->nodes = fabric_seg(e->fabric)->nodes;
 	/* Under Yama a sibling may only read and write our memory if we say so; refused elsewhere, which is fine. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	rc = agent_start(e);

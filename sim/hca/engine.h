@@ -132,10 +132,12 @@ struct engine {
 	bool fast;                   /* untimed, no instrument armed: large packets, direct path */
 	bool strict_timers;
 	struct fab_node *node;
-	struct seg_node *seg;
+	struct seg_node *seg;   /* ours */
+	struct seg_node *nodes; /* all of the fabric */
 	struct fabric *fabric;
 	uint32_t index; /* of the node */
 	/* engine lock */
+	uint64_t notify;             /* peers that were sent something and not told yet */
 	struct hca_qp *resume;       /* kept their place: ring full or turn over */
 	struct hca_qp *owe;          /* owe acknowledgements or responses */
 	struct hca_qp *active;       /* have something outstanding; timers; doubly linked */
@@ -307,6 +309,7 @@ void engine_try(struct engine *e, const struct hca_cq *for_cq);
 /* Runs this queue pair's requester now, or leaves it on the work list when the engine is busy. */
 void engine_post(struct engine *e, struct hca_qp *qp);
 void engine_enter(struct engine *e);
+void engine_notify(struct engine *e); /* tells the receivers now: before anything long */
 /* Leaves the engine and runs what posters queued while it was held. */
 void engine_leave(struct engine *e);
 void engine_turn(struct engine *e, unsigned budget, const struct hca_cq *for_cq); /* engine lock held */

@@ -236,12 +236,45 @@ static void kill_churners(void)
 	fabric_close(f);
 }
 
+/* One dies in the middle of the free extents' list: whoever comes next makes it anew from what is in use. */
+static void kill_holder(void)
+{
+	struct fabric *f = util_attach(&world);
+	struct seg_header *h = fabric_seg(f);
+	static const seg_off wrong[] = {0, 4096, UINT64_MAX};
+	struct fab_node *n, *more;
+	struct wire_tx *tx;
+
+	CHECK(!node_join(f, &n) && !node_hold_life(n));
+	CHECK(!wire_tx_open(n, node_index(n), &tx) && node_key_slot(n, 0));
+	uint64_t before_B = free_B(h), size_B = h->size_B;
+	CHECK(before_B);
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		if (!util_fork()) {
+			pthread_mutex_lock(&h->lock);
+			h->free_extents = wrong[i];
+			h->size_B = 1;
+			kill(getpid(), SIGKILL);
+		}
+		wait(NULL);
+		CHECK(!node_join(f, &more));
+		node_leave(more);
+		CHECK(h->size_B == size_B);
+		CHECK(free_B(h) == before_B);
+	}
+	CHECK(util_send(tx, PKT_SEND, 1, NULL, 8) && util_receive(n, node_index(n)));
+	node_drop_life(n);
+	node_leave(n);
+	fabric_close(f);
+}
+
 int main(void)
 {
 	util_deadline_s(100);
 	util_world_open(&world, "kill", 1);
 	kill_senders();
 	kill_churners();
+	kill_holder();
 	util_world_close(&world);
 	return 0;
 }

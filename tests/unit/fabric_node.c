@@ -238,7 +238,7 @@ Test(fabric_node, qp_numbers)
 		cr_assert_eq(atomic_load(&qp[i]->owner), SEG_OWNER(node_index(me), node_incarnation(me)));
 		qp[i]->pd = (uint32_t)i;
 	}
-	for (int i = 0; i < NUM; i++)
+	for (uint32_t i = 0; i < NUM; i++)
 		cr_assert_eq(qp[i]->pd, i, "slots are distinct");
 	cr_assert_eq(SEG_OWNER_NODE(atomic_load(&qp[0]->owner)), node_index(me));
 	cr_assert_eq(SEG_OWNER_INC(atomic_load(&qp[0]->owner)), node_incarnation(me));
@@ -284,7 +284,7 @@ Test(fabric_node, counters_outlive_queue_pairs)
 		atomic_fetch_add(&d->rd_atom_used, 4);
 	}
 	atomic_fetch_add(&d->counters[CTR_TX_BYTES], 1000);
-	for (int living = 2; living >= 0; living--) {
+	for (uint32_t living = 3; living-- > 0;) {
 		cr_assert_eq(fabric_counter(world.f, 1, CTR_TX_BYTES), 1201);
 		cr_assert_eq(fabric_counter(world.f, 0, CTR_TX_BYTES), 0);
 		cr_assert_eq(fabric_port_counter(world.f, 1, 1, CTR_TX_BYTES), 1100);

@@ -104,7 +104,7 @@ Test(fabric_wire, full_and_empty)
 	struct wire_tx *tx = tx_between(0, 1);
 	uint32_t max_B = wire_payload_max_B(tx), sent = 0, got = 0;
 	unsigned char data[FAB_RING_MIN_B / 4];
-	uint64_t r = 1, r2 = 1;
+	uint64_t r = 1;
 
 	cr_assert_eq(max_B, FAB_RING_MIN_B / 4);
 	cr_assert_null(wire_reserve(tx, 32, 4 * max_B), "larger than any room");
@@ -129,7 +129,6 @@ Test(fabric_wire, full_and_empty)
 		}
 	}
 	cr_assert_gt(sent, 3000);
-	(void)r2;
 }
 
 /* A waiting producer is told by its pending bit, also when the consumer's ring to it is the hot one. */
