@@ -303,22 +303,6 @@ static void channel_forget(struct p_channel *ch, struct p_cq *cq)
 
 /* ---- asynchronous events ---- */
 
-int events_create_async(void *user, int *fd)
-{
-	struct p_context *ctx = user;
-	int read_fd, write_fd;
-	int err = ctx->life != provider_life ? EIO : ctx->async_write >= 0 ? EBUSY : make_pipe(&read_fd, &write_fd);
-
-	if (err)
-		return err;
-	pthread_mutex_lock(&provider_lock);
-	ctx->async_read = read_fd;
-	ctx->async_write = write_fd;
-	pthread_mutex_unlock(&provider_lock);
-	*fd = read_fd;
-	return 0;
-}
-
 /* Count of an object's events in the pipe: where it is kept. Port and device events are not acknowledged to anyone. */
 static uint32_t *reported_of(const struct async_record *r)
 {
@@ -362,6 +346,23 @@ static void async_flush(struct p_context *ctx)
 		free(first);
 	}
 	atomic_store_explicit(&ctx->async_overflows, false, memory_order_relaxed);
+}
+
+int events_create_async(void *user, int *fd)
+{
+	struct p_context *ctx = user;
+	int read_fd = -1, write_fd = -1;
+	int err = ctx->life != provider_life ? EIO : ctx->async_write >= 0 ? EBUSY : make_pipe(&read_fd, &write_fd);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&provider_lock);
+	ctx->async_read = read_fd;
+	ctx->async_write = write_fd;
+	async_flush(ctx); /* what came before */
+	pthread_mutex_unlock(&provider_lock);
+	*fd = read_fd;
+	return 0;
 }
 
 static void async_queue(struct p_context *ctx, const struct async_record *r)

@@ -3,7 +3,7 @@
  * What the files of sim/fabric/ share among themselves. Nobody else includes it.
  *
  * Locks: a node's life is taken by its own agent before anything else and by others only with try-lock; then the
- * segment's lock (seg_lock); a fabric's map_lock is innermost.
+ * segment's lock (seg_lock).
  */
 #pragma once
 
@@ -17,9 +17,9 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#define FAB_WINDOW_B	 (UINT64_C(4) << 30)  /* address space set aside for a segment; its file never gets larger */
+#define FAB_WINDOW_B	 (UINT64_C(4) << 30)  /* address space for a segment; its file never gets larger */
 #define FAB_WINDOW_MIN_B (UINT64_C(64) << 20) /* what an address-space limit may cut it down to */
-#define SEG_PAGE_B	 UINT64_C(4096) /* granule of extents; a multiple of no more than the system's page is mapped */
+#define SEG_PAGE_B	 UINT64_C(4096)	      /* granule of extents */
 
 /* Of the fabric's folder. */
 #define FAB_PREFIX     "simhca-"
@@ -52,10 +52,9 @@ struct fabric {
 	int seg_fd;
 	bool read_only;
 	uint32_t ring_B;
-	char *window; /* PROT_NONE but for the first mapped_B bytes, which are the file */
+	char *window; /* the file, and room for it to grow */
 	uint64_t window_B;
-	_Atomic uint64_t mapped_B; /* grows only; release under map_lock, acquire by readers */
-	pthread_mutex_t map_lock;
+	_Atomic uint64_t known_B; /* bytes the file is known to have; relaxed: it never shrinks */
 };
 
 /* What this process knows of a peer. */
@@ -98,16 +97,16 @@ void seg_unlock(struct fabric *f);
 int seg_alloc(struct fabric *f, uint64_t size_B, seg_off *off);
 void seg_free(struct fabric *f, seg_off off, uint64_t size_B);
 
-int seg_map_more(struct fabric *f, uint64_t end);
+/* Has the file grown to `end` bytes at least? 0 or negative errno. */
+int seg_learn_size(struct fabric *f, uint64_t end);
 
 /* Pointer to len_B bytes at an extent's offset, or NULL when they are not all inside the file. */
 static inline void *seg_at(struct fabric *f, seg_off off, uint64_t len_B)
 {
 	if (off < sizeof(struct seg_header) || off % SEG_PAGE_B || len_B > f->window_B || off > f->window_B - len_B)
 		return NULL;
-	/* acquire: pairs with the release in seg_map_more */
-	if (unlikely(off + len_B > atomic_load_explicit(&f->mapped_B, memory_order_acquire)) &&
-	    seg_map_more(f, off + len_B))
+	if (unlikely(off + len_B > atomic_load_explicit(&f->known_B, memory_order_relaxed)) &&
+	    seg_learn_size(f, off + len_B))
 		return NULL;
 	return f->window + off;
 }

@@ -33,74 +33,52 @@ static int fallocate_all(int fd, uint64_t from, uint64_t len_B)
 
 /* ---- mapping ---- */
 
-/* Address space first, the file's pages into it later, so that an offset becomes a pointer by one addition. */
-static int reserve_window(struct fabric *f)
+/*
+ * The file is mapped once, for as long as it may ever get: an offset becomes a pointer by one addition, and what the
+ * file grows by is there at once. Beyond its end nothing may be touched, so its size is asked for before a new offset
+ * is believed.
+ */
+static int map_file(struct fabric *f)
 {
+	int prot = f->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+
+	atomic_init(&f->known_B, 0);
 	for (uint64_t size_B = FAB_WINDOW_B; size_B >= FAB_WINDOW_MIN_B; size_B /= 2) {
-		void *p = mmap(NULL, size_B, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (p != MAP_FAILED) {
-			f->window = p;
-			f->window_B = size_B;
-			return 0;
-		}
+		void *p = mmap(NULL, size_B, prot, MAP_SHARED | MAP_NORESERVE, f->seg_fd, 0);
+		if (p == MAP_FAILED)
+			continue; /* a limit on the address space */
+		f->window = p;
+		f->window_B = size_B;
+		return seg_learn_size(f, HEADER_B);
 	}
 	return -ENOMEM;
 }
 
-int seg_map_more(struct fabric *f, uint64_t end)
+int seg_learn_size(struct fabric *f, uint64_t end)
 {
 	struct stat st;
-	int rc = 0;
 
-	pthread_mutex_lock(&f->map_lock);
-	uint64_t mapped_B = atomic_load_explicit(&f->mapped_B, memory_order_relaxed);
-	if (end <= mapped_B)
-		goto out;
-	/* The file's own size, not what the header says: nothing beyond it may be touched. */
-	if (fstat(f->seg_fd, &st)) {
-		rc = -errno;
-		goto out;
-	}
-	uint64_t size_B = MIN((uint64_t)st.st_size / SEG_PAGE_B * SEG_PAGE_B, f->window_B);
-	if (end > size_B) {
-		rc = (uint64_t)st.st_size >= end ? -ENOMEM : -EPROTO;
-		goto out;
-	}
-	int prot = f->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
-	/* From the start when a smaller granule than the system's page was mapped so far. */
-	uint64_t from = mapped_B / (uint64_t)sysconf(_SC_PAGESIZE) * (uint64_t)sysconf(_SC_PAGESIZE);
-	if (mmap(f->window + from, size_B - from, prot, MAP_SHARED | MAP_FIXED, f->seg_fd, (off_t)from) == MAP_FAILED) {
-		rc = -errno;
-		goto out;
-	}
-	/* release: pairs with the acquire in seg_at */
-	atomic_store_explicit(&f->mapped_B, size_B, memory_order_release);
-out:
-	pthread_mutex_unlock(&f->map_lock);
-	return rc;
+	/* The file's own size, not what the header says. */
+	if (fstat(f->seg_fd, &st))
+		return -errno;
+	uint64_t size_B = (uint64_t)st.st_size / SEG_PAGE_B * SEG_PAGE_B;
+	if (end > size_B)
+		return -EPROTO;
+	if (end > f->window_B)
+		return -ENOMEM;
+	/* A file never shrinks, so it does not matter whose answer stays. */
+	atomic_store_explicit(&f->known_B, MIN(size_B, f->window_B), memory_order_relaxed);
+	return 0;
 }
 
 void seg_unmap(struct fabric *f)
 {
-	if (f->window) {
+	if (f->window)
 		munmap(f->window, f->window_B);
-		pthread_mutex_destroy(&f->map_lock);
-	}
 	if (f->seg_fd >= 0)
 		close(f->seg_fd);
 	f->window = NULL;
 	f->seg_fd = -1;
-}
-
-static int map_file(struct fabric *f)
-{
-	int rc = reserve_window(f);
-
-	if (rc)
-		return rc;
-	atomic_init(&f->mapped_B, 0);
-	pthread_mutex_init(&f->map_lock, NULL);
-	return seg_map_more(f, HEADER_B);
 }
 
 static int check_header(const struct seg_header *h)

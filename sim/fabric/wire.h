@@ -214,7 +214,7 @@ static inline void wire_publish(struct wire_tx *tx)
 	wire_publish_quietly(tx);
 	if (unlikely(!tx->ring))
 		return;
-	atomic_thread_fence(memory_order_seq_cst); /* see wire_notify */
+	wire_fence(); /* see wire_notify */
 	wire_notify(tx->peer, tx->bit);
 }
 

@@ -116,7 +116,10 @@ static bool direct_possible(struct hca_qp *qp, const struct wqe *w, struct direc
 	    sim_ops[w->op].flags & OPF_IMM || qp->slot == qp->peer)
 		return false;
 	d->index = SEG_OWNER_NODE(qp->peer_owner);
-	if (d->index == e->index || !node_direct_ok(e->node, d->index, SEG_OWNER_INC(qp->peer_owner), &d->pid))
+	uint64_t incarnation = SEG_OWNER_INC(qp->peer_owner);
+	/* Alive, or its pid may be somebody else's by now. */
+	if (d->index == e->index || !node_direct_ok(e->node, d->index, incarnation, &d->pid) ||
+	    !node_alive(e->node, d->index, incarnation))
 		return false;
 	d->node = &fabric_seg(e->fabric)->nodes[d->index];
 	d->key = node_peer_key(e->node, d->index, w->rkey >> 8);

@@ -235,8 +235,12 @@ static bool pull(struct hca_qp *qp, struct pkt *p, struct iovec *iov, int n)
 		far[i] = (struct iovec){(void *)(uintptr_t)ref[i].addr, ref[i].len_B};
 		total_B += ref[i].len_B;
 	}
-	if (total_B != p->payload_B || !requester_resolve(qp) ||
-	    !node_direct_ok(qp->e->node, SEG_OWNER_NODE(qp->peer_owner), SEG_OWNER_INC(qp->peer_owner), &pid))
+	if (total_B != p->payload_B || !requester_resolve(qp))
+		return false;
+	uint32_t index = SEG_OWNER_NODE(qp->peer_owner);
+	uint64_t incarnation = SEG_OWNER_INC(qp->peer_owner);
+	/* Alive, or its pid may be somebody else's by now. */
+	if (!node_direct_ok(qp->e->node, index, incarnation, &pid) || !node_alive(qp->e->node, index, incarnation))
 		return false;
 	ssize_t got = process_vm_readv(pid, iov, (unsigned long)n, far, num_refs, 0);
 	return got == (ssize_t)total_B;

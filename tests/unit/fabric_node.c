@@ -157,7 +157,7 @@ Test(fabric_node, direct_path_probe)
 		node_drop_life(n);
 		node_leave(n);
 		fabric_close(f);
-		_exit(0);
+		util_child_done();
 	}
 	uint32_t peer = util_find_peer(me);
 	struct seg_node *s = &fabric_seg(world.f)->nodes[peer];
@@ -181,7 +181,7 @@ Test(fabric_node, forked_child_forgets)
 
 	if (!pid) {
 		node_forget_after_fork(me);
-		_exit(0);
+		util_child_done();
 	}
 	util_wait_ok(pid);
 	cr_assert_eq(atomic_load(&node_seg(me)->incarnation), node_incarnation(me));

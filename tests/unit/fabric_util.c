@@ -133,12 +133,27 @@ pid_t util_fork(void)
 	return pid;
 }
 
+void util_child_done(void)
+{
+	fflush(NULL);
+	kill(getpid(), SIGKILL);
+	for (;;)
+		pause();
+}
+
+static void check_status(int status)
+{
+	if (WIFSIGNALED(status) ? WTERMSIG(status) != SIGKILL : WEXITSTATUS(status))
+		util_die("a child failed (status %x)", (unsigned)status);
+}
+
 void util_wait_ok(pid_t pid)
 {
 	int status;
 
-	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status))
-		util_die("a child failed (status %x)", status);
+	if (waitpid(pid, &status, 0) != pid)
+		util_die("waitpid: %m");
+	check_status(status);
 }
 
 void util_wait_all(void)
@@ -146,8 +161,7 @@ void util_wait_all(void)
 	int status;
 
 	while (wait(&status) > 0)
-		if (!WIFEXITED(status) || WEXITSTATUS(status))
-			util_die("a child failed (status %x)", status);
+		check_status(status);
 }
 
 uint32_t util_find_peer(struct fab_node *n)
