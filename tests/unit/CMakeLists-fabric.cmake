@@ -3,7 +3,7 @@
 add_library(unit_fabric_util STATIC ${CMAKE_CURRENT_LIST_DIR}/fabric_util.c)
 target_link_libraries(unit_fabric_util PUBLIC sim_fabric PkgConfig::IBVERBS)
 
-foreach(name config folder node tree wire kill stream pingpong)
+foreach(name config folder node tree wire kill stream thread pingpong)
   add_executable(unit_fabric_${name} ${CMAKE_CURRENT_LIST_DIR}/fabric_${name}.c)
   target_link_libraries(unit_fabric_${name} PRIVATE unit_fabric_util)
 endforeach()
@@ -13,7 +13,7 @@ foreach(name config folder node tree wire)
 endforeach()
 
 # pingpong is a measurement and no test.
-foreach(name config folder node tree wire kill stream)
+foreach(name config folder node tree wire kill stream thread)
   add_test(NAME unit_fabric_${name} COMMAND unit_fabric_${name})
   set_tests_properties(unit_fabric_${name} PROPERTIES TIMEOUT 120 ENVIRONMENT
     "SIMHCA_PROFILES=${PROJECT_SOURCE_DIR}/sim/profiles")

@@ -410,7 +410,7 @@ Test(fabric_folder, full_file_system)
 	int status;
 
 	if (!pid) {
-		if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		if (unshare(CLONE_NEWNS) || mount("none", "/", "none", MS_REC | MS_PRIVATE, ""))
 			_exit(77);
 		char dir[256];
 		snprintf(dir, sizeof(dir), "%s", world.base);

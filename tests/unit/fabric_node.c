@@ -3,7 +3,6 @@
 #include "tests/unit/fabric_util.h"
 
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -92,32 +91,6 @@ Test(fabric_node, grace)
 	node_leave(n);
 }
 
-/* The thread that holds the life is what counts. */
-static void *agent_that_ends(void *n)
-{
-	node_hold_life(n);
-	return NULL;
-}
-
-Test(fabric_node, dead_agent_is_a_dead_node)
-{
-	struct fab_node *n;
-	pthread_t t;
-	uint32_t qpn;
-	struct seg_qp *qp;
-
-	cr_assert_eq(node_join(world.f, &n), 0);
-	cr_assert_eq(fabric_qp_alloc(n, &qpn, &qp), 0);
-	uint32_t index = node_index(n);
-	uint64_t inc = node_incarnation(n);
-	pthread_create(&t, NULL, agent_that_ends, n);
-	pthread_join(t, NULL);
-	cr_assert_not(node_alive(me, index, inc));
-	cr_assert_eq(atomic_load(&qp->owner), 0);
-	fabric_qp_free(n, qpn); /* too late, and harmless */
-	node_leave(n);
-}
-
 Test(fabric_node, stopped_process_is_alive)
 {
 	pid_t pid = util_fork();
@@ -188,34 +161,6 @@ Test(fabric_node, forked_child_forgets)
 	struct fab_node *n = join();
 	cr_assert(node_alive(n, node_index(me), node_incarnation(me)));
 	leave(n);
-}
-
-/* ---- sleeping ---- */
-
-static void *waker(void *arg)
-{
-	struct seg_node *s = arg;
-
-	while (!atomic_load(&s->agent_sleeps))
-		util_nap_us(50);
-	util_nap_us(1000);
-	node_wake(s);
-	return NULL;
-}
-
-Test(fabric_node, sleep_and_wake)
-{
-	pthread_t t;
-	int64_t start = util_now_ns();
-
-	cr_assert_not(node_sleep(me, 20000000));
-	cr_assert_geq(util_now_ns() - start, 20000000);
-	pthread_create(&t, NULL, waker, node_seg(me));
-	cr_assert(node_sleep(me, INT64_C(10000000000)));
-	pthread_join(t, NULL);
-	cr_assert_eq(atomic_load(&node_seg(me)->agent_sleeps), 0);
-	atomic_fetch_or(&node_seg(me)->pending, 2);
-	cr_assert(node_sleep(me, -1), "work that came before is not slept over");
 }
 
 /* ---- queue pairs ---- */
@@ -314,42 +259,6 @@ Test(fabric_node, published_keys)
 	node_withdraw_key(me, k);
 	cr_assert_eq(atomic_load(&k->key), 0);
 	leave(peer);
-}
-
-struct inside {
-	_Atomic uint32_t *mark;
-	int64_t left_ns;
-};
-
-static void *stay_inside(void *arg)
-{
-	struct inside *in = arg;
-
-	util_nap_us(20000);
-	in->left_ns = util_now_ns();
-	atomic_store(in->mark, 0);
-	return NULL;
-}
-
-Test(fabric_node, withdrawal_waits_for_peers)
-{
-	struct fab_node *peer = join();
-	struct seg_key *k = node_key_slot(me, 0);
-	struct inside in = {.mark = &node_seg(me)->inside[node_index(peer)]};
-	pthread_t t;
-
-	atomic_store(&k->key, 1);
-	atomic_store(in.mark, 1);
-	pthread_create(&t, NULL, stay_inside, &in);
-	node_withdraw_key(me, k);
-	cr_assert_geq(util_now_ns(), in.left_ns);
-	pthread_join(t, NULL);
-	cr_assert_neq(in.left_ns, 0);
-	leave(peer);
-	/* Nobody is in that slot: its mark counts for nothing. */
-	atomic_store(in.mark, 1);
-	node_wait_outside(me);
-	cr_assert_eq(atomic_load(in.mark), 0);
 }
 
 /* ---- extents ---- */
