@@ -425,8 +425,8 @@ static void qp_fill(struct p_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init
 	ib->qp_type = attr->qp_type;
 }
 
-/* send_ops: 0 for plain ibv_create_qp. Capabilities of *attr are written back. */
-static struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *attr, bool extended)
+/* extended: ibv_create_qp_ex; wr_api: with declared operations. Capabilities of *attr are written back. */
+static struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *attr, bool extended, bool wr_api)
 {
 	struct p_context *ctx = to_context(pd->context);
 	struct qp_grant grant = {0};
@@ -446,7 +446,8 @@ static struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *attr
 	    .send_cq = to_cq(attr->send_cq)->hcq,
 	    .recv_cq = to_cq(attr->recv_cq)->hcq,
 	    .kind = kind_of(attr->qp_type),
-	    .send_ops = extended ? attr->send_ops_flags : 0,
+	    .send_ops = wr_api ? attr->send_ops_flags : 0,
+	    .extended = extended,
 	    .sq_sig_all = attr->sq_sig_all,
 	    .user = qp,
 	};
@@ -467,7 +468,7 @@ static struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *attr
 	object_add(ctx, OBJ_QP, &qp->obj);
 	qp->sq_sig_all = attr->sq_sig_all;
 	qp_fill(qp, pd, attr);
-	if (extended) {
+	if (wr_api) {
 		qp->vqp.comp_mask |= PABI_QP_EX;
 		qp_ex_fill(&qp->vqp.qp_ex);
 	}
@@ -480,7 +481,7 @@ struct ibv_qp *simhca_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr
 	struct ibv_qp *qp;
 
 	memcpy(&ex, attr, sizeof(*attr)); /* the extended structure begins as the plain one */
-	qp = qp_new(pd, &ex, false);
+	qp = qp_new(pd, &ex, false, false);
 	attr->cap = ex.cap;
 	return qp;
 }
@@ -494,7 +495,7 @@ struct ibv_qp *simhca_create_qp_ex(struct ibv_context *context, struct ibv_qp_in
 		errno = err;
 		return NULL;
 	}
-	return qp_new(attr->pd, attr, attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+	return qp_new(attr->pd, attr, true, attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
 }
 
 int simhca_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)

@@ -86,7 +86,7 @@ static void agent_sleep(struct engine *e, bool app_alive, uint64_t deadline_ns, 
 
 	if (any_active)
 		limit_ns = MIN(limit_ns, UINT64_C(5) * TICK_NS);
-	if (app_alive && !e->armed_cqs) {
+	if (app_alive && !atomic_load_explicit(&e->armed_cqs, memory_order_relaxed)) {
 		/* A thread that arms a queue meanwhile stores 1, so the wait returns at once. */
 		nap(e, atomic_load(&e->seg->agent_sleeps), MIN(limit_ns, TICK_NS));
 		return;
@@ -110,7 +110,7 @@ static void spin(struct engine *e)
 	while (clock_ns() < end_ns) {
 		for (int i = 0; i < 50; i++) {
 			if (engine_has_work(e)) {
-				engine_try(e, NULL);
+				engine_try(e);
 				end_ns = clock_ns() + SPIN_NS;
 			}
 			__builtin_ia32_pause();
@@ -131,12 +131,12 @@ static void *agent_main(void *arg)
 		engine_enter(e);
 		bool worked = engine_has_work(e);
 		if (worked)
-			engine_turn(e, 256, NULL);
+			engine_turn(e, 256);
 		timers_run(e, clock_ns());
 		uint64_t deadline_ns = next_deadline(e);
 		bool any_active = e->active != NULL;
 		engine_leave(e);
-		if (worked && !app_alive && !e->armed_cqs)
+		if (worked && !app_alive && !atomic_load_explicit(&e->armed_cqs, memory_order_relaxed))
 			spin(e);
 		if (!engine_has_work(e))
 			agent_sleep(e, app_alive, deadline_ns, any_active);

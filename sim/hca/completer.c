@@ -38,7 +38,7 @@ void complete_one(struct hca_qp *qp, enum ibv_wc_status status, uint32_t vendor_
 		return;
 	struct hca_cqe c = {.wr_id = w->wr_id,
 			    .generated_ps = generated_ps,
-			    .visible_ps = generated_ps + qp->h->t.pcie_write,
+			    .visible_ps = generated_ps + qp->pt->t.pcie_write,
 			    .qp = qp,
 			    .status = status,
 			    .opcode = sim_ops[w->op].wc,
@@ -46,7 +46,7 @@ void complete_one(struct hca_qp *qp, enum ibv_wc_status status, uint32_t vendor_
 			    .byte_len = w->length,
 			    .qp_num = qp->qpn,
 			    .frees = sq->una};
-	count(qp, CTR_CQES, 1);
+	stage_passed(qp, STAGE_CQE_WRITE, 1, w->wr_id, c.visible_ps);
 	if (status != IBV_WC_SUCCESS)
 		count(qp, CTR_CQES_ERROR, 1);
 	cq_push(qp->send_cq, &c);
@@ -149,7 +149,7 @@ static void chase_response(struct hca_qp *qp)
 
 void completer_ack(struct hca_qp *qp, const struct pkt *p)
 {
-	int64_t generated_ps = p->arrive_ps + qp->h->cqe_generated_ps;
+	int64_t generated_ps = p->arrive_ps + qp->pt->cqe_generated_ps;
 
 	if (!progress(qp, p->psn))
 		return;
@@ -168,7 +168,7 @@ static bool nak_progress(struct hca_qp *qp, const struct pkt *p)
 	if (psn_diff(p->psn, qp->una_psn) < 0 || psn_diff(p->psn, qp->next_psn) >= 0)
 		return false;
 	if (progress(qp, before))
-		complete_acknowledged(qp, p->arrive_ps + qp->h->cqe_generated_ps);
+		complete_acknowledged(qp, p->arrive_ps + qp->pt->cqe_generated_ps);
 	return true;
 }
 
@@ -188,7 +188,7 @@ void completer_nak(struct hca_qp *qp, const struct pkt *p)
 	for (size_t i = 0; i < ARRAY_LEN(nak_status); i++)
 		if (nak_status[i].nak == p->syndrome && (qp->sq.una != qp->sq.sent || qp->sq.tx_off_B)) {
 			requester_fail(qp, nak_status[i].status, nak_status[i].vendor_err,
-				       p->arrive_ps + qp->h->cqe_generated_ps);
+				       p->arrive_ps + qp->pt->cqe_generated_ps);
 			return;
 		}
 }
@@ -206,7 +206,7 @@ void completer_rnr(struct hca_qp *qp, const struct pkt *p)
 	qp->rnr_left = psn_diff(p->psn, qp->rnr_psn) == 0 ? rnr_left : qp->attr.rnr_retry;
 	qp->rnr_psn = p->psn;
 	if (qp->rnr_left == 0) {
-		requester_fail(qp, IBV_WC_RNR_RETRY_EXC_ERR, 0x87, p->arrive_ps + qp->h->cqe_generated_ps);
+		requester_fail(qp, IBV_WC_RNR_RETRY_EXC_ERR, 0x87, p->arrive_ps + qp->pt->cqe_generated_ps);
 		return;
 	}
 	if (qp->attr.rnr_retry != 7)
@@ -253,7 +253,7 @@ static bool place(struct hca_qp *qp, struct wqe *w, uint32_t off_B, const void *
 /* A response is complete, or its data cannot be placed. */
 static void response_done(struct hca_qp *qp, struct wqe *w, int64_t arrive_ps)
 {
-	const struct timing *t = &qp->h->t;
+	const struct timing *t = &qp->pt->t;
 	int64_t generated_ps = arrive_ps + time_rx_write_ps(t, w->length) + t->cqe_write - t->pcie_write;
 
 	w->flags |= WQF_DONE;

@@ -72,7 +72,7 @@ int hca_cq_destroy(struct hca_cq *cq)
 		}
 		engine_enter(e);
 		if (cq->armed)
-			e->armed_cqs--;
+			atomic_fetch_sub_explicit(&e->armed_cqs, 1, memory_order_relaxed);
 		engine_leave(e);
 	}
 	atomic_fetch_sub(&cq->h->num_cqs, 1);
@@ -127,7 +127,7 @@ static void raise_event(struct hca_cq *cq, const struct hca_cqe *cqe)
 	if (cq->armed == 2 && !cqe->solicited && cqe->status == IBV_WC_SUCCESS)
 		return;
 	cq->armed = 0;
-	cq->h->e->armed_cqs--;
+	atomic_fetch_sub_explicit(&cq->h->e->armed_cqs, 1, memory_order_relaxed);
 	count_device(cq->h, CTR_COMPLETION_EVENTS, 1);
 	cq->h->cb.comp_event(cq->user);
 }
@@ -207,7 +207,7 @@ static void cq_take(struct hca_cq *cq, const struct hca_cqe *c)
 
 	give_back(c);
 	cq->last.visible_ps = visible;
-	thread_clock_ps = MAX(thread_clock_ps, visible) + cq->h->t.cpu_poll;
+	thread_clock_ps = MAX(thread_clock_ps, visible) + cq->h->ports[0].t.cpu_poll;
 	/* pairs with cq_push's acquire */
 	atomic_store_explicit(&cq->tail, atomic_load_explicit(&cq->tail, memory_order_relaxed) + 1,
 			      memory_order_release);
@@ -264,7 +264,7 @@ static inline void poll_drive(struct hca_cq *cq)
 	if (!atomic_load_explicit(&e->app_alive, memory_order_relaxed))
 		atomic_store_explicit(&e->app_alive, true, memory_order_relaxed);
 	if ((cq_looks_empty(cq) || (++cq->polls & 15) == 0) && engine_has_work(e))
-		engine_try(e, cq);
+		engine_try(e);
 }
 
 int hca_cq_poll(struct hca_cq *cq, int n, struct ibv_wc *wc)
@@ -324,12 +324,14 @@ int hca_cq_arm(struct hca_cq *cq, bool solicited_only)
 		return EIO;
 	engine_enter(e);
 	if (!cq->armed)
-		e->armed_cqs++;
+		atomic_fetch_add_explicit(&e->armed_cqs, 1, memory_order_relaxed);
 	if (cq->armed != 1) /* any is wider than solicited */
 		cq->armed = solicited_only ? 2 : 1;
 	/* From now on a packet must wake the agent; pairs with the sender's look at it after publishing. */
 	atomic_store(&e->seg->agent_sleeps, 1);
-	engine_turn(e, 64, NULL); /* what came before that store is handled here */
+	engine_turn(e, 64); /* what came before that store is handled here */
+	if (cq->armed && cq->h->prof.arm_sees_waiting && !cq_looks_empty(cq))
+		raise_event(cq, &(struct hca_cqe){.solicited = 1});
 	engine_leave(e);
 	return 0;
 }

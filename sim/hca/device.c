@@ -7,6 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static void time_port(const struct profile *p, const struct seg_port *sp, struct port_time *pt)
+{
+	struct timing *t = &pt->t;
+
+	model_timing(p, t);
+	if (sp->link_Gbps)
+		t->link_MBps = (uint64_t)sp->link_Gbps * 125;
+	if (sp->switch_hops != UINT32_MAX)
+		t->switch_hops = sp->switch_hops;
+	pt->net_ps = time_net_ps(t);
+	pt->ack_ps = t->nic_rx + t->ack_turn + time_wire_ps(t, 0, t->mtu_B, time_response_ext_B(OP_SEND)) + pt->net_ps;
+	time_cqe_ps(t, &pt->cqe_generated_ps);
+}
+
 static int load_profile(struct hca *h, const char *device, char *err, size_t err_size)
 {
 	char path[sizeof(h->e->dir) + FAB_NAME_MAX + 32];
@@ -18,10 +32,8 @@ static int load_profile(struct hca *h, const char *device, char *err, size_t err
 	/* The file is named after the device; the segment knows which profile it is. */
 	snprintf(h->prof.name, sizeof(h->prof.name), "%.*s", (int)sizeof(h->seg->profile) - 1, h->seg->profile);
 	model_apply_env(&h->prof);
-	model_timing(&h->prof, &h->t);
-	h->net_ps = time_net_ps(&h->t);
-	h->ack_ps = h->t.nic_rx + h->t.ack_turn + time_wire_ps(&h->t, 0, h->t.mtu_B, 4) + h->net_ps;
-	h->cqe_visible_ps = time_cqe_ps(&h->t, &h->cqe_generated_ps);
+	for (uint32_t i = 0; i < FAB_PORTS_MAX; i++)
+		time_port(&h->prof, &h->seg->ports[i], &h->ports[i]);
 	return 0;
 }
 

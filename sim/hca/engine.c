@@ -96,11 +96,11 @@ void engine_leave(struct engine *e)
 	}
 }
 
-void engine_try(struct engine *e, const struct hca_cq *for_cq)
+void engine_try(struct engine *e)
 {
 	if (!lock_try(&e->lock))
 		return;
-	engine_turn(e, TURN_BUDGET, for_cq);
+	engine_turn(e, TURN_BUDGET);
 	engine_leave(e);
 }
 
@@ -124,8 +124,6 @@ void engine_post(struct engine *e, struct hca_qp *qp)
 		if (!lock_try(&e->lock))
 			return; /* the holder will see the work list after it has dropped the lock */
 	}
-	if (e->owe)
-		run_owe(e); /* with nothing in between, both packets' cache lines travel at the same time */
 	requester_run(qp);
 	engine_leave(e);
 	if (unlikely(atomic_load_explicit(&e->deep, memory_order_relaxed)))
@@ -264,11 +262,18 @@ static void say_packet(const char *way, const struct pkt *p)
 	    p->flags & PKF_BY_REF ? ", by reference" : "", p->syndrome);
 }
 
+void stage_say(const struct hca_qp *qp, enum stage stage, uint64_t wr_id, int64_t left_ps)
+{
+	say(LOG_PACKET, "queue pair 0x%x, work request %llu: %s until %lld ps", qp->qpn, (unsigned long long)wr_id,
+	    sim_stages[stage].name, (long long)left_ps);
+}
+
 void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p)
 {
 	if (unlikely(sim_log_level >= LOG_PACKET))
 		say_packet("out", p);
-	count(qp, CTR_TX_PACKETS, p->psn_count);
+	stage_passed(qp, STAGE_TRANSMIT, p->psn_count, 0, p->arrive_ps - qp->pt->net_ps);
+	stage_passed(qp, STAGE_WIRE, 1, 0, p->arrive_ps);
 	if (unlikely(e->wiretest != NULL))
 		wiretest_publish(e->wiretest, qp->tx, p);
 	else
@@ -293,7 +298,7 @@ static void dispatch(struct engine *e, struct pkt *p)
 		count(qp, CTR_RX_DISCARDS, 1);
 		return;
 	}
-	count(qp, CTR_RX_PACKETS, p->psn_count);
+	stage_passed(qp, STAGE_RECEIVE, p->psn_count, 0, p->arrive_ps + qp->pt->t.nic_rx);
 	switch ((enum pkt_op)p->op) {
 	case PKT_SEND:
 	case PKT_WRITE:
@@ -308,7 +313,7 @@ static void dispatch(struct engine *e, struct pkt *p)
 	}
 }
 
-void engine_turn(struct engine *e, unsigned budget, const struct hca_cq *for_cq)
+void engine_turn(struct engine *e, unsigned budget)
 {
 	int from;
 
@@ -328,12 +333,8 @@ void engine_turn(struct engine *e, unsigned budget, const struct hca_cq *for_cq)
 		run_work(e);
 	if (e->resume)
 		run_resume(e);
-	if (e->owe) {
-		if (for_cq && !cq_looks_empty(for_cq))
-			atomic_store_explicit(&e->more, true, memory_order_relaxed);
-		else
-			run_owe(e);
-	}
+	if (e->owe)
+		run_owe(e);
 	if (unlikely(atomic_load_explicit(&e->rnr_waits, memory_order_relaxed))) {
 		uint64_t now_ns = clock_ns();
 		if (now_ns >= e->rnr_next_ns)

@@ -15,6 +15,7 @@
 #include "sim/hca/hca.h"
 #include "sim/hca/lock.h"
 #include "sim/lab/wiretest.h"
+#include "sim/model/stage.h"
 #include <string.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -141,7 +142,7 @@ struct engine {
 	struct hca_qp *resume;       /* kept their place: ring full or turn over */
 	struct hca_qp *owe;          /* owe acknowledgements or responses */
 	struct hca_qp *active;       /* have something outstanding; timers; doubly linked */
-	uint32_t armed_cqs;
+	_Atomic uint32_t armed_cqs;  /* written under the lock, read by the agent without it (relaxed) */
 	struct wire_tx *tx[FAB_NODES_MAX];
 	uint64_t tx_incarnation[FAB_NODES_MAX];
 	struct hca_qp **qps[FAB_QP_CHUNKS_MAX];
@@ -159,11 +160,16 @@ struct engine {
 	struct engine *next;
 };
 
+/* Figures of a port (link and switches may be the fabric file's), and constants of the closed forms made of them. */
+struct port_time {
+	struct timing t;
+	int64_t net_ps, ack_ps, cqe_generated_ps;
+};
+
 struct hca {
 	struct engine *e;
 	struct profile prof;
-	struct timing t;
-	int64_t net_ps, ack_ps, cqe_visible_ps, cqe_generated_ps; /* constants of the closed forms */
+	struct port_time ports[FAB_PORTS_MAX];
 	uint32_t device;
 	struct seg_device *seg;
 	struct settings set;
@@ -240,6 +246,7 @@ struct responder {
 struct hca_qp {
 	struct hca *h;
 	struct engine *e;
+	const struct port_time *pt; /* of its port */
 	struct hca_pd *pd;
 	struct hca_cq *send_cq, *recv_cq;
 	void *user;
@@ -300,19 +307,15 @@ extern __thread int64_t thread_clock_ps __attribute__((tls_model("initial-exec")
 
 struct engine *engine_get(const char *dir, const struct settings *set, char *err, size_t err_size);
 void engine_put(struct engine *e);
-/*
- * Takes the engine if it is free, runs a bounded turn and whatever was queued meanwhile. for_cq: the queue that the
- * caller polls; when the turn has put something into it, acknowledgements are left to the next call of any thread,
- * so that the application may answer first (the agent pays at its next look at the latest).
- */
-void engine_try(struct engine *e, const struct hca_cq *for_cq);
+/* Takes the engine if it is free, runs a bounded turn and whatever was queued meanwhile. */
+void engine_try(struct engine *e);
 /* Runs this queue pair's requester now, or leaves it on the work list when the engine is busy. */
 void engine_post(struct engine *e, struct hca_qp *qp);
 void engine_enter(struct engine *e);
 void engine_notify(struct engine *e); /* tells the receivers now: before anything long */
 /* Leaves the engine and runs what posters queued while it was held. */
 void engine_leave(struct engine *e);
-void engine_turn(struct engine *e, unsigned budget, const struct hca_cq *for_cq); /* engine lock held */
+void engine_turn(struct engine *e, unsigned budget); /* engine lock held */
 uint64_t clock_ns(void);
 
 static inline bool engine_has_work(struct engine *e)
@@ -407,6 +410,20 @@ static inline void count_shared(struct seg_qp *slot, enum counter c, uint64_t n)
 static inline void count_device(struct hca *h, enum counter c, uint64_t n)
 {
 	atomic_fetch_add_explicit(&h->seg->counters[c], n, memory_order_relaxed);
+}
+
+/*
+ * A work request passes a stage: moves the stage's counter by n and, at log level 3, says so with the modelled time at
+ * which the stage is left. The one place where counters, trace and (later) faults meet the stage table.
+ */
+void stage_say(const struct hca_qp *qp, enum stage stage, uint64_t wr_id, int64_t left_ps);
+
+static inline void stage_passed(struct hca_qp *qp, enum stage stage, uint64_t n, uint64_t wr_id, int64_t left_ps)
+{
+	if (n && sim_stages[stage].counter != CTR_COUNT)
+		count(qp, sim_stages[stage].counter, n);
+	if (unlikely(sim_log_level >= LOG_PACKET))
+		stage_say(qp, stage, wr_id, left_ps);
 }
 
 static inline enum ibv_qp_state qp_state(const struct hca_qp *qp)

@@ -194,13 +194,13 @@ static inline void see_writes(struct hca_qp *qp)
 	int64_t visible = atomic_load_explicit(&qp->slot->write_visible_ps, memory_order_relaxed);
 
 	if (visible > thread_clock_ps)
-		thread_clock_ps = visible + qp->h->t.cpu_poll;
+		thread_clock_ps = visible + qp->pt->t.cpu_poll;
 }
 
 /* Push or doorbell for each, and the time at which the adapter has the WQE. */
 static void ring(struct hca_qp *qp)
 {
-	const struct timing *t = &qp->h->t;
+	const struct timing *t = &qp->pt->t;
 	uint32_t fetched = 0;
 
 	see_writes(qp);
@@ -218,17 +218,20 @@ static void ring(struct hca_qp *qp)
 		if (w->flags & WQF_INLINE)
 			count(qp, CTR_INLINE_POSTS, 1);
 	}
+	/* A doorbell is rung once a call; fetches bring wqe_prefetch_depth WQEs at a time. */
+	uint32_t depth = MAX(t->wqe_prefetch_depth, 1u);
 	for (uint32_t i = 0; i < qp->wr_count; i++) {
 		struct wqe *w = sq_slot(&qp->sq, qp->build_start + i);
 		struct wqe_plan plan = {.wqe_B = w->wqe_B, .blocks = w->blocks, .push = w->flags & WQF_PUSH};
 		w->have_ps = thread_clock_ps + time_have_listed_ps(t, &plan, i, qp->wr_count);
-	}
-	count(qp, CTR_POSTS, qp->wr_count);
-	count(qp, CTR_PUSH_WRITES, qp->wr_count - fetched);
-	if (fetched) {
-		uint32_t depth = MAX(t->wqe_prefetch_depth, 1u);
-		count(qp, CTR_DOORBELLS, 1);
-		count(qp, CTR_WQE_FETCHES, (fetched + depth - 1) / depth);
+		stage_passed(qp, STAGE_POST, 1, w->wr_id, thread_clock_ps);
+		if (plan.push) {
+			stage_passed(qp, STAGE_PUSH, 1, w->wr_id, w->have_ps);
+			continue;
+		}
+		stage_passed(qp, STAGE_DOORBELL, fetched > 0, w->wr_id, thread_clock_ps + t->pcie_mmio);
+		stage_passed(qp, STAGE_WQE_FETCH, fetched ? (fetched + depth - 1) / depth : 0, w->wr_id, w->have_ps);
+		fetched = 0;
 	}
 }
 

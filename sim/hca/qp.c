@@ -120,7 +120,7 @@ int hca_qp_create(struct hca *h, const struct hca_qp_init *init, struct qp_grant
 	struct hca_qp *qp = calloc(1, sizeof(*qp));
 	err = qp ? 0 : ENOMEM;
 	if (!err) {
-		*qp = (struct hca_qp){.h = h, .e = h->e, .pd = init->pd, .send_cq = init->send_cq,
+		*qp = (struct hca_qp){.h = h, .e = h->e, .pt = &h->ports[0], .pd = init->pd, .send_cq = init->send_cq,
 				      .recv_cq = init->recv_cq, .user = init->user, .kind = init->kind, .grant = *g,
 				      .sq_sig_all = init->sq_sig_all, .cached_B = UINT32_MAX};
 		err = sq_init(&qp->sq, g);
@@ -449,6 +449,8 @@ static int modify_locked(struct hca_qp *qp, const struct ibv_qp_attr *a, int mas
 	} else {
 		store_attr(qp, a, mask);
 		qp->slot->access = qp->attr.qp_access_flags;
+		if (mask & IBV_QP_PORT)
+			qp->pt = &qp->h->ports[MIN(qp->attr.port_num, FAB_PORTS_MAX) - 1];
 		if (to == IBV_QPS_RTS && from == IBV_QPS_RTR)
 			start_requester(qp);
 	}

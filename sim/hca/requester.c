@@ -24,6 +24,12 @@ static int peer_port(const struct hca_qp *qp, uint32_t *device, uint32_t *port)
 	return fabric_find_lid(qp->e->fabric, ah->dlid, device, port);
 }
 
+static bool port_active(const struct seg_device *d, uint32_t port)
+{
+	return port >= 1 && port <= FAB_PORTS_MAX &&
+	       atomic_load_explicit(&d->ports[port - 1].state, memory_order_relaxed) == IBV_PORT_ACTIVE;
+}
+
 static bool find_peer(struct hca_qp *qp)
 {
 	uint32_t device, port;
@@ -63,9 +69,9 @@ bool requester_resolve(struct hca_qp *qp)
 	}
 	/* acquire pairs with the release of rx_state when the queue pair became ready */
 	return atomic_load_explicit(&qp->peer->rx_state, memory_order_acquire) == RX_READY &&
-	       qp->peer->gid_type == qp->gid_type && qp->peer->port != 0 &&
-	       atomic_load_explicit(&qp->h->seg->ports[qp->attr.port_num - 1].state, memory_order_relaxed) ==
-		   IBV_PORT_ACTIVE;
+	       qp->peer->gid_type == qp->gid_type && port_active(qp->h->seg, qp->attr.port_num) &&
+	       qp->peer->device < FAB_DEVICES_MAX &&
+	       port_active(&fabric_seg(qp->e->fabric)->devices[qp->peer->device], qp->peer->port);
 }
 
 /* ---- modelled time of a message on its way out ---- */
@@ -73,7 +79,7 @@ bool requester_resolve(struct hca_qp *qp)
 /* Last bit of the message (or of the request of a READ) reaches the far port. */
 static int64_t depart(struct hca_qp *qp, const struct wqe *w, bool response)
 {
-	const struct timing *t = &qp->h->t;
+	const struct timing *t = &qp->pt->t;
 	uint32_t bytes = response ? 0 : w->length;
 	bool gather = !response && bytes && !(w->flags & WQF_INLINE);
 
@@ -90,9 +96,15 @@ static int64_t depart(struct hca_qp *qp, const struct wqe *w, bool response)
 		start_ps = MAX(start_ps, qp->rd_done_ps[w->rd_seq % qp->rd_depth]);
 	if (w->flags & WQF_FENCE)
 		start_ps = MAX(start_ps, qp->rd_last_ps);
-	int64_t arrive_ps = start_ps + qp->cached_tx_ps + qp->h->net_ps;
+	int64_t arrive_ps = start_ps + qp->cached_tx_ps + qp->pt->net_ps;
 	qp->last_arrive_ps = MAX(qp->last_arrive_ps, arrive_ps);
 	return qp->last_arrive_ps;
+}
+
+/* First data of a by-reference payload is at hand. */
+static int64_t gathered_ps(const struct hca_qp *qp, const struct wqe *w)
+{
+	return MAX(w->have_ps, qp->floor_ps) + qp->pt->t.dma_op + qp->pt->t.pcie_read_rtt;
 }
 
 /* ---- the direct path: one-sided transfers straight to the peer's memory ---- */
@@ -175,7 +187,7 @@ static void direct_note(struct hca_qp *qp, const struct wqe *w, uint32_t psn, ui
 	struct seg_qp *peer = qp->peer;
 
 	if (write) {
-		int64_t visible_ps = arrive_ps + time_rx_write_ps(&qp->h->t, w->length);
+		int64_t visible_ps = arrive_ps + time_rx_write_ps(&qp->pt->t, w->length);
 		atomic_store_explicit(&peer->write_visible_ps, visible_ps, memory_order_relaxed);
 		count_shared(peer, CTR_RX_BYTES, w->length);
 	} else {
@@ -189,9 +201,9 @@ static void direct_note(struct hca_qp *qp, const struct wqe *w, uint32_t psn, ui
 
 static int64_t direct_read_arrival(struct hca_qp *qp, const struct wqe *w, int64_t request_ps)
 {
-	const struct timing *t = &qp->h->t;
+	const struct timing *t = &qp->pt->t;
 
-	return request_ps + t->nic_rx + time_tx_ps(t, w->length, true, qp->mtu_B, 4) - t->nic_tx + qp->h->net_ps;
+	return request_ps + t->nic_rx + time_tx_ps(t, w->length, true, qp->mtu_B, 4) - t->nic_tx + qp->pt->net_ps;
 }
 
 /* Tries the whole message; false: nothing was changed, it takes the ring. */
@@ -231,13 +243,13 @@ static bool direct_run(struct hca_qp *qp, struct wqe *w)
 	if (write) {
 		count(qp, CTR_TX_BYTES, w->length);
 		if (!(w->flags & (WQF_INLINE | WQF_PSN)))
-			count(qp, CTR_PAYLOAD_READS, 1);
-		complete_one(qp, IBV_WC_SUCCESS, 0, arrive_ps + qp->h->ack_ps + qp->h->cqe_generated_ps);
+			stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, gathered_ps(qp, w));
+		complete_one(qp, IBV_WC_SUCCESS, 0, arrive_ps + qp->pt->ack_ps + qp->pt->cqe_generated_ps);
 	} else {
 		count_shared(qp->slot, CTR_RX_BYTES, w->length);
 		complete_one(qp, IBV_WC_SUCCESS, 0,
-			     direct_read_arrival(qp, w, arrive_ps) + time_rx_write_ps(&qp->h->t, w->length) +
-				 qp->h->t.cqe_write - qp->h->t.pcie_write);
+			     direct_read_arrival(qp, w, arrive_ps) + time_rx_write_ps(&qp->pt->t, w->length) +
+				 qp->pt->t.cqe_write - qp->pt->t.pcie_write);
 	}
 	return true;
 }
@@ -423,7 +435,7 @@ static void take_psns(struct hca_qp *qp, struct wqe *w)
 		w->rd_seq = qp->rd_seq++;
 	qp->next_psn = psn_add(qp->next_psn, w->psn_count);
 	if (!(w->flags & WQF_INLINE) && w->length && (sim_ops[w->op].flags & OPF_DATA_OUT))
-		count(qp, CTR_PAYLOAD_READS, 1);
+		stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, gathered_ps(qp, w));
 }
 
 /* Everything except the last step: may it start now? */

@@ -104,7 +104,7 @@ static struct pkt *answer(struct hca_qp *qp, enum pkt_op op, unsigned flags, uin
 /* Next piece of a READ response, or an atomic's. false: ring full. */
 static bool pay_response(struct hca_qp *qp, struct read_res *res, uint32_t *paid_B)
 {
-	const struct timing *t = &qp->h->t;
+	const struct timing *t = &qp->pt->t;
 	uint32_t left_B = res->length - res->off_B, max_B = qp->mtu_B;
 
 	if (qp->e->fast && qp->tx)
@@ -120,7 +120,7 @@ static bool pay_response(struct hca_qp *qp, struct read_res *res, uint32_t *paid
 	if (res->atomic) {
 		memcpy(pkt_payload(p), &res->value, 8);
 		p->arrive_ps = res->arrive_ps + t->nic_rx + t->atomic_exec + time_tx_ps(t, 8, true, qp->mtu_B, 4) -
-			       t->nic_tx + qp->h->net_ps;
+			       t->nic_tx + qp->pt->net_ps;
 	} else if (len_B) {
 		char *mem;
 		enum mr_fault fault = mr_check(qp->e, qp->pd, res->rkey, res->va + res->off_B, len_B,
@@ -136,7 +136,7 @@ static bool pay_response(struct hca_qp *qp, struct read_res *res, uint32_t *paid
 	}
 	if (!res->atomic)
 		p->arrive_ps = res->arrive_ps + t->nic_rx + time_tx_ps(t, res->length, true, qp->mtu_B, 4) - t->nic_tx +
-			       qp->h->net_ps;
+			       qp->pt->net_ps;
 	engine_publish(qp->e, qp, p);
 	count(qp, CTR_TX_BYTES, len_B);
 	res->off_B += len_B;
@@ -178,7 +178,8 @@ static bool pay_one(struct hca_qp *qp, enum pkt_op op, uint32_t psn, uint8_t syn
 	if (!p)
 		return false;
 	p->syndrome = syndrome;
-	p->arrive_ps = qp->r.ack_ps + qp->h->ack_ps;
+	p->arrive_ps = qp->r.ack_ps + qp->pt->ack_ps;
+	stage_passed(qp, STAGE_ACKNOWLEDGEMENT, 1, 0, qp->r.ack_ps + qp->pt->t.nic_rx + qp->pt->t.ack_turn);
 	engine_publish(qp->e, qp, p);
 	return true;
 }
@@ -264,7 +265,7 @@ static enum mr_fault place_recv(struct hca_qp *qp, const struct rqe *rqe, uint32
 static void recv_cqe(struct hca_qp *qp, const struct pkt *p, enum ibv_wc_status status, uint32_t vendor_err)
 {
 	const struct responder *r = &qp->r;
-	const struct timing *t = &qp->h->t;
+	const struct timing *t = &qp->pt->t;
 	const struct rqe *rqe = rq_slot(&qp->rq, r->rqe);
 	bool write = r->op == PKT_WRITE;
 	int64_t visible_ps = p->arrive_ps + time_rx_write_ps(t, r->length) + t->recv_wqe + t->cqe_write;
@@ -285,7 +286,8 @@ static void recv_cqe(struct hca_qp *qp, const struct pkt *p, enum ibv_wc_status 
 		c.imm = p->imm;
 		c.wc_flags = IBV_WC_WITH_IMM;
 	}
-	count(qp, CTR_CQES, 1);
+	stage_passed(qp, STAGE_RECV_WQE, 1, rqe->wr_id, visible_ps - t->pcie_write - t->cqe_write);
+	stage_passed(qp, STAGE_CQE_WRITE, 1, rqe->wr_id, visible_ps);
 	if (status != IBV_WC_SUCCESS)
 		count(qp, CTR_CQES_ERROR, 1);
 	cq_push(qp->recv_cq, &c);
@@ -411,8 +413,9 @@ static void on_write(struct hca_qp *qp, struct pkt *p)
 	count_shared(qp->slot, CTR_RX_BYTES, p->payload_B);
 	r->off_B += p->payload_B;
 	advance(qp, p->psn_count);
-	atomic_store_explicit(&qp->slot->write_visible_ps, p->arrive_ps + time_rx_write_ps(&qp->h->t, p->payload_B),
-			      memory_order_relaxed);
+	int64_t visible_ps = p->arrive_ps + time_rx_write_ps(&qp->pt->t, p->payload_B);
+	stage_passed(qp, STAGE_REMOTE_WRITE, 1, 0, visible_ps);
+	atomic_store_explicit(&qp->slot->write_visible_ps, visible_ps, memory_order_relaxed);
 	if (p->flags & PKF_LAST) {
 		if (p->flags & PKF_IMM)
 			recv_cqe(qp, p, IBV_WC_SUCCESS, 0);
@@ -493,6 +496,7 @@ static void on_atomic(struct hca_qp *qp, struct pkt *p)
 	res->atomic = true;
 	res->length = 8;
 	res->value = execute_atomic(p, mem);
+	stage_passed(qp, STAGE_ATOMIC, 1, 0, p->arrive_ps + qp->pt->t.nic_rx + qp->pt->t.atomic_exec);
 	advance(qp, 1);
 	message_done(qp);
 	engine_owe(qp);

@@ -13,7 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Atomic bool stop; /* relaxed: only ends loops, carries no data */
+static _Atomic bool stop;	/* relaxed: only ends loops, carries no data */
+static _Atomic uint64_t posted; /* relaxed: a count, read after the threads are joined */
+
+static void count_post(void)
+{
+	atomic_fetch_add_explicit(&posted, 1, memory_order_relaxed);
+}
 
 /* ---- a queue pair to itself: SEND both ways --------------------------------------------------------------- */
 
@@ -44,6 +50,7 @@ static void *ping(void *arg)
 
 		must(!side_recv(to, i, 4096, 4096));
 		must(!side_post(from, &op));
+		count_post();
 		await_done(from, SQ);
 		await_done(to, RQ);
 	}
@@ -65,18 +72,20 @@ struct shared {
 static void *share(void *arg)
 {
 	struct shared *s = arg;
-	unsigned posted = 0;
+	unsigned mine = 0;
 	struct done d;
 
-	while (posted < s->count || atomic_load_explicit(&s->done, memory_order_relaxed) < SHARERS * s->count) {
+	while (mine < s->count || atomic_load_explicit(&s->done, memory_order_relaxed) < SHARERS * s->count) {
 		struct op op = {.code = IBV_WR_RDMA_WRITE,
 				.len = 64,
 				.raddr = s->p.b.info.addr,
 				.rkey = s->p.b.info.rkey,
 				.flags = IBV_SEND_SIGNALED};
 
-		if (posted < s->count && !side_post(&s->p.a, &op))
-			posted++;
+		if (mine < s->count && !side_post(&s->p.a, &op)) {
+			count_post();
+			mine++;
+		}
 		int n = raw_poll(&s->p.a, SQ, &d);
 
 		must(n >= 0);
@@ -127,6 +136,7 @@ static void *feed_sleeper(void *arg)
 		struct op op = {.code = IBV_WR_SEND, .len = 8, .flags = IBV_SEND_SIGNALED};
 
 		must(!side_post(&s->p.a, &op));
+		count_post();
 		await_done(&s->p.a, SQ);
 	}
 	return NULL;
@@ -167,6 +177,7 @@ static void *churn_pairs(void *arg)
 		op.raddr = p.b.info.addr;
 		op.rkey = p.b.info.rkey;
 		must(!side_post(&p.a, &op));
+		count_post();
 		await_done(&p.a, SQ);
 		pair_free(&p);
 	}
@@ -175,17 +186,8 @@ static void *churn_pairs(void *arg)
 
 static void *read_counters(void *arg)
 {
-	uint64_t last = 0;
-	struct ibv_context *ctx = open_device(0);
-
-	(void)arg;
-	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-		uint64_t posts = device_counter(ctx, "posts");
-
-		must(posts >= last);
-		last = posts;
-	}
-	must(!ibv_close_device(ctx));
+	while (!atomic_load_explicit(&stop, memory_order_relaxed))
+		device_counter(arg, "posts");
 	return NULL;
 }
 
@@ -208,6 +210,9 @@ int main(int argc, char **argv)
 	int n = 0;
 
 	must(!pair_split());
+	struct ibv_context *ctx = open_device(0);
+	uint64_t before = device_counter(ctx, "posts");
+
 	shared.count = sleeper.count = count;
 	struct pair_attr attr = pair_attr(0, SHARED_DEPTH);
 
@@ -221,7 +226,7 @@ int main(int argc, char **argv)
 
 	background[0] = start_thread(churn_regions, NULL);
 	background[1] = start_thread(churn_pairs, NULL);
-	background[2] = start_thread(read_counters, NULL);
+	background[2] = start_thread(read_counters, ctx);
 	for (int i = 0; i < 2; i++)
 		workers[n++] = start_thread(ping, &count);
 	for (int i = 0; i < SHARERS; i++)
@@ -236,6 +241,9 @@ int main(int argc, char **argv)
 	must(shared.done == SHARERS * count);
 	pair_free(&shared.p);
 	pair_free(&sleeper.p);
+	/* Those of the queue pairs that are gone are counted too, each once. */
+	must(device_counter(ctx, "posts") - before == posted);
+	must(!ibv_close_device(ctx));
 	printf("threads: %u operations each\n", count);
 	return 0;
 }
