@@ -8,11 +8,13 @@
  *             the next deadline
  *   deep      as watching, with nothing outstanding: no time limit; a post wakes it (engine.deep)
  */
+#include "sim/fabric/tree.h"
 #include "sim/hca/engine.h"
 
 #include <signal.h>
 
 #define TICK_NS 2000000u  /* how late the agent may notice that the application fell silent */
+#define RENEW_NS UINT64_C(1000000000)
 #define SPIN_NS 30000u    /* how long it keeps looking after it has served one-sided requests */
 
 static void timer_check(struct hca_qp *qp, uint64_t now_ns)
@@ -84,6 +86,8 @@ static void agent_sleep(struct engine *e, bool app_alive, uint64_t deadline_ns, 
 	uint64_t now_ns = clock_ns();
 	uint64_t limit_ns = deadline_ns == UINT64_MAX ? UINT64_MAX : deadline_ns > now_ns ? deadline_ns - now_ns : 0;
 
+	if (e->renews_files)
+		limit_ns = MIN(limit_ns, RENEW_NS);
 	if (any_active)
 		limit_ns = MIN(limit_ns, UINT64_C(5) * TICK_NS);
 	if (app_alive && !atomic_load_explicit(&e->armed_cqs, memory_order_relaxed)) {
@@ -120,6 +124,17 @@ static void spin(struct engine *e)
 	}
 }
 
+/* Counter files for readers without the preload; at the end once more. */
+static void renew_files(struct engine *e, bool at_end)
+{
+	uint64_t now_ns = clock_ns();
+
+	if (!e->renews_files || (!at_end && now_ns - e->renewed_ns < RENEW_NS))
+		return;
+	e->renewed_ns = now_ns;
+	tree_refresh_counters(e->fabric);
+}
+
 static void *agent_main(void *arg)
 {
 	struct engine *e = arg;
@@ -136,11 +151,13 @@ static void *agent_main(void *arg)
 		uint64_t deadline_ns = next_deadline(e);
 		bool any_active = e->active != NULL;
 		engine_leave(e);
+		renew_files(e, false);
 		if (worked && !app_alive && !atomic_load_explicit(&e->armed_cqs, memory_order_relaxed))
 			spin(e);
 		if (!engine_has_work(e))
 			agent_sleep(e, app_alive, deadline_ns, any_active);
 	}
+	renew_files(e, true);
 	node_drop_life(e->node);
 	return NULL;
 }

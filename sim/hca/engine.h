@@ -132,6 +132,8 @@ struct engine {
 	bool forked;                 /* we are a child: nothing is ours */
 	bool fast;                   /* untimed, no instrument armed: large packets, direct path */
 	bool strict_timers;
+	bool renews_files; /* no preload renders counter files at open: the agent renews them each second */
+	uint64_t renewed_ns;
 	struct fab_node *node;
 	struct seg_node *seg;   /* ours */
 	struct seg_node *nodes; /* all of the fabric */

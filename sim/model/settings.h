@@ -42,7 +42,6 @@ struct wire_test {
 	  "bytes that a process may have registered at once; 0: no limit")                                             \
 	X(ack_warn_ms, "SIMHCA_ACK_WARN_MS", U32, "1000", 0, 3600000,                                                  \
 	  "how long a destroy waits for unacknowledged events before it says so")                                      \
-	X(pace, "SIMHCA_PACE", BOOL, "0", 0, 1, "1: completions are held until their modelled time")                   \
 	X(clock, "SIMHCA_CLOCK", CLOCK, "real", 0, 0, "what timers and order follow: the real clock")
 
 #define SETTING_FIELD_NAME(field)  char field[SETTING_NAME_MAX];

@@ -73,9 +73,9 @@ else
 fi
 
 # ---- what the program is told ----
-run "$simhca" run -f lab -s log=1 -s SIMHCA_PACE=0 -- env
+run "$simhca" run -f lab -s log=1 -s SIMHCA_DIRECT=1 -- env
 out '^SIMHCA_LOG=1$'
-out '^SIMHCA_PACE=0$'
+out '^SIMHCA_DIRECT=1$'
 out '^SIMHCA_FABRIC=lab$'
 out "^SIMHCA_FABRIC_DIR=$SIMHCA_DIR/simhca-$(id -u)-lab\$"
 out "^SYSFS_PATH=$SIMHCA_DIR/simhca-$(id -u)-lab/sys\$"

@@ -29,7 +29,7 @@ Test(model_settings, defaults)
 	cr_expect_str_empty(s.profiles);
 	cr_expect_eq(s.ring_KB, 256);
 	cr_expect(s.direct);
-	cr_expect(!s.strict_timers && !s.strict_cm && !s.pace);
+	cr_expect(!s.strict_timers && !s.strict_cm);
 	cr_expect_eq(s.wire_test.drop + s.wire_test.dup + s.wire_test.swap + s.wire_test.seed, 0);
 	cr_expect_eq(s.max_locked_B, 0);
 	cr_expect_eq(s.ack_warn_ms, 1000);
