@@ -80,10 +80,36 @@ def damaged_segment(bin_dir):
             shutil.rmtree(left)
 
 
+def missing_provider(bin_dir):
+    """The command without its libraries: never a silent list of no devices."""
+    with tempfile.TemporaryDirectory(prefix="simhca-bare-") as folder:
+        os.mkdir(os.path.join(folder, "bin"))
+        shutil.copy(os.path.join(bin_dir, "simhca"), os.path.join(folder, "bin"))
+        fabric = Fabric(os.path.join(folder, "bin"), "generic")
+        status, _, err = fabric.run(["ibv_devices"])
+        one_line("no provider", status, err, "libsimhca")
+        fabric.gone()
+
+
+def other_release(bin_dir, driver, built_for):
+    """A provider made for another release is refused when it is loaded, with one line that says so."""
+    fabric = Fabric(bin_dir, "generic")
+    for program in ("ibv_devinfo", "ibv_rc_pingpong"):
+        status, out, err = fabric.run(["env", "RDMAV_DRIVERS=" + driver, program])
+        check(status > 0, "%s: exit %d\n%s%s" % (program, status, out, err))
+        lines = [line for line in err.splitlines() if line.startswith("simhca")]
+        check(len(lines) == 1, "%s: not one line of ours: %s" % (program, err))
+        check(built_for in lines[0], "%s is not named: %s" % (built_for, lines[0]))
+        print("%s: %s" % (program, lines[0]))
+    fabric.gone()
+
+
 TESTS = {
     "full_folder": full_folder,
     "full_folder_inside": full_folder_inside,
     "no_folder": no_folder,
     "unwritable_folder": unwritable_folder,
     "damaged_segment": damaged_segment,
+    "missing_provider": missing_provider,
+    "other_release": other_release,
 }

@@ -250,13 +250,14 @@ static void kill_holder(void)
 	uint64_t before_B = free_B(h), size_B = h->size_B;
 	CHECK(before_B);
 	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-		if (!util_fork()) {
+		pid_t pid = util_fork();
+		if (!pid) {
 			pthread_mutex_lock(&h->lock);
 			h->free_extents = wrong[i];
 			h->size_B = 1;
-			kill(getpid(), SIGKILL);
+			util_child_done();
 		}
-		wait(NULL);
+		util_wait_ok(pid);
 		CHECK(!node_join(f, &more));
 		node_leave(more);
 		CHECK(h->size_B == size_B);

@@ -136,32 +136,37 @@ pid_t util_fork(void)
 void util_child_done(void)
 {
 	fflush(NULL);
-	kill(getpid(), SIGKILL);
 	for (;;)
-		pause();
+		raise(SIGSTOP);
 }
 
-static void check_status(int status)
+/* Waits for one child (-1: any). False when there is none. */
+static bool wait_one(pid_t pid)
 {
-	if (WIFSIGNALED(status) ? WTERMSIG(status) != SIGKILL : WEXITSTATUS(status))
+	int status;
+
+	pid = waitpid(pid, &status, WUNTRACED);
+	if (pid < 0)
+		return false;
+	if (WIFSTOPPED(status)) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	} else if (!WIFEXITED(status) || WEXITSTATUS(status)) {
 		util_die("a child failed (status %x)", (unsigned)status);
+	}
+	return true;
 }
 
 void util_wait_ok(pid_t pid)
 {
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid)
+	if (!wait_one(pid))
 		util_die("waitpid: %m");
-	check_status(status);
 }
 
 void util_wait_all(void)
 {
-	int status;
-
-	while (wait(&status) > 0)
-		check_status(status);
+	while (wait_one(-1))
+		;
 }
 
 uint32_t util_find_peer(struct fab_node *n)

@@ -37,11 +37,11 @@ void util_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noretur
 /* fork with flushed streams; children die with the parent. */
 pid_t util_fork(void);
 /*
- * Ends a child of a Criterion test well: by a signal, so that neither exit handlers nor a leak check find what the
- * runner's process had at the fork.
+ * A child of a Criterion test stops here, having done well, and is killed by the parent's util_wait_ok or
+ * util_wait_all: neither exit handlers nor a leak check see what the runner's process had at the fork.
  */
 void util_child_done(void) __attribute__((noreturn));
-/* Waits for all children; dies unless all ended with 0 or by util_child_done. */
+/* Waits for all children; dies unless each ended with 0 or by util_child_done. */
 void util_wait_all(void);
 void util_wait_ok(pid_t pid);
 
