@@ -73,8 +73,6 @@ enum seg_rx_state { RX_CLOSED = 0, RX_READY = 1 /* RTR, RTS, SQD */, RX_ERROR = 
 struct seg_qp {
 	_Atomic uint64_t owner; /* 0 = free; else incarnation << 8 | node + 1; acq_rel, pairs with readers' acquire */
 	_Atomic uint32_t rx_state; /* enum seg_rx_state; release by the owner, acquire by senders */
-	_Atomic uint32_t epsn;	   /* next PSN the responder expects (24 bits); release/acquire with direct writers */
-	_Atomic uint32_t msn;	   /* messages completed by the responder (24 bits) */
 	_Atomic uint32_t in_use;   /* node + 1 of the peer inside the direct path, 0 = none; seq_cst on both sides */
 	uint32_t device;
 	uint32_t port;	   /* from 1 */
@@ -84,6 +82,10 @@ struct seg_qp {
 	uint32_t pd;	  /* identity of its PD inside the owner, compared with seg_key.pd */
 	uint32_t access;  /* IBV_ACCESS_REMOTE_* of the queue pair (qp_access_flags) */
 	uint32_t rd_atom; /* share of the device's rd_atom_used it holds; given back when the slot is freed */
+	/* A line of its own: written with every message, while senders look at the one above with every post. */
+	_Alignas(CACHE_LINE) _Atomic uint32_t
+	    epsn;	      /* next PSN the responder expects (24 bits); release/acquire with direct writers */
+	_Atomic uint32_t msn; /* messages completed by the responder (24 bits) */
 	_Atomic int64_t write_visible_ps; /* modelled time at which the last RDMA WRITE became visible; relaxed */
 	_Alignas(CACHE_LINE) _Atomic uint64_t counters[CTR_COUNT]; /* relaxed stores, one writer at a time */
 };

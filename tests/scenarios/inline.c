@@ -207,6 +207,47 @@ Test(C3, by_reference_may_be_reused_after_its_completion)
 	pair_free(&p);
 }
 
+/*
+ * The receiver is not ready, so the payload is read again when it is: by reference that is late, and what is in the
+ * buffer then counts. Inline data was copied once.
+ */
+static void overwritten_before_the_receive(unsigned flags, const char *want)
+{
+	struct pair p;
+	struct pair_attr attr = pair_attr(card()->inline_max < 64 ? 48 : 64, 8);
+	struct op op = send_op(1, 0, 4, IBV_SEND_SIGNALED | flags);
+	int64_t end = wall_ns() + (int64_t)patience_ms(PAIR_POLL_MS) * 1000000;
+	char got[4];
+
+	attr.min_rnr_timer = 22; /* 20.48 ms: nothing is under way while the buffer changes */
+	pair_make(&p, &attr);
+	uint64_t rnr = device_counter(p.a.ctx, "rnr_received");
+
+	memcpy(p.a.buf, "AAAA", 4);
+	ok(side_post(&p.a, &op));
+	while (device_counter(p.a.ctx, "rnr_received") == rnr) {
+		expect_no_wc(&p.a, SQ, 1);
+		cr_assert_lt(wall_ns(), end, "no RNR NAK");
+	}
+	memcpy(p.a.buf, "BBBB", 4);
+	ok(side_recv(&p.b, 70, 0, 64));
+	expect_wc(&p.a, SQ, IBV_WC_SUCCESS, 1);
+	expect_wc(&p.b, RQ, IBV_WC_SUCCESS, 70);
+	side_peek(&p.b, 0, got, 4);
+	cr_assert_eq(memcmp(got, want, 4), 0, "got %.4s, not %s", got, want);
+	pair_free(&p);
+}
+
+Test(C3, by_reference_is_read_late)
+{
+	overwritten_before_the_receive(0, "BBBB");
+}
+
+Test(C3, inline_is_not)
+{
+	overwritten_before_the_receive(IBV_SEND_INLINE, "AAAA");
+}
+
 Test(C5, signaled_inline_completes_once)
 {
 	struct pair p;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static struct op write_op(struct pair *p, uint64_t wr_id, unsigned flags)
@@ -276,6 +277,7 @@ Test(E5, destroy_cq_waits_for_the_acknowledgement)
 	void *context;
 	pthread_t thread;
 
+	setenv("SIMHCA_ACK_WARN_MS", "50", 1);
 	make_events(&p);
 	ok(ibv_req_notify_cq(p.b.rcq, 0));
 	message(&p, 0);
@@ -285,9 +287,13 @@ Test(E5, destroy_cq_waits_for_the_acknowledgement)
 
 	struct destroyer d = {.cq = p.b.rcq};
 
+	stderr_catch();
 	must(!pthread_create(&thread, NULL, destroy_thread, &d));
 	usleep(200000);
+	const char *said = stderr_caught();
+
 	cr_assert(!d.done, "ibv_destroy_cq returned with an event unacknowledged");
+	cr_assert(strstr(said, "ibv_destroy_cq") && strstr(said, "1"), "said: %s", said);
 	ibv_ack_cq_events(cq, 1);
 	must(!pthread_join(thread, NULL));
 	cr_assert_eq(d.ret, 0);
