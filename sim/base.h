@@ -14,10 +14,10 @@
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define ARRAY_LEN(a)     (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)        ((a) < (b) ? (a) : (b))
-#define MAX(a, b)        ((a) > (b) ? (a) : (b))
-#define CONTAINER_OF(p, type, member) ((type *)(void *)((char *)(p) - offsetof(type, member)))
+#define ARRAY_LEN(a)		      (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)		      ((a) < (b) ? (a) : (b))
+#define MAX(a, b)		      ((a) > (b) ? (a) : (b))
+#define CONTAINER_OF(p, type, member) ((type *)(void *)((char *)(p)-offsetof(type, member)))
 
 #define CACHE_LINE 64
 

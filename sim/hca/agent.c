@@ -13,9 +13,9 @@
 
 #include <signal.h>
 
-#define TICK_NS 2000000u  /* how late the agent may notice that the application fell silent */
+#define TICK_NS	 2000000u /* how late the agent may notice that the application fell silent */
 #define RENEW_NS UINT64_C(1000000000)
-#define SPIN_NS 30000u    /* how long it keeps looking after it has served one-sided requests */
+#define SPIN_NS	 30000u /* how long it keeps looking after it has served one-sided requests */
 
 static void timer_check(struct hca_qp *qp, uint64_t now_ns)
 {

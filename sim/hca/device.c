@@ -164,7 +164,7 @@ void hca_query_device(const struct hca *h, struct ibv_device_attr_ex *ex)
 
 static enum ibv_mtu mtu_enum(uint32_t mtu_B)
 {
-	return mtu_B >= 4096 ? IBV_MTU_4096
+	return mtu_B >= 4096   ? IBV_MTU_4096
 	       : mtu_B >= 2048 ? IBV_MTU_2048
 	       : mtu_B >= 1024 ? IBV_MTU_1024
 	       : mtu_B >= 512  ? IBV_MTU_512
@@ -177,7 +177,8 @@ static void link_rate(uint32_t Gbps, uint8_t *width, uint8_t *speed)
 	static const struct {
 		uint32_t Gbps;
 		uint8_t width, speed;
-	} rates[] = {{400, 2, 128}, {200, 2, 64}, {100, 2, 32}, {50, 1, 64}, {40, 2, 4}, {25, 1, 32}, {10, 1, 4}, {0, 1, 1}};
+	} rates[] = {{400, 2, 128}, {200, 2, 64}, {100, 2, 32}, {50, 1, 64},
+		     {40, 2, 4},    {25, 1, 32},  {10, 1, 4},	{0, 1, 1}};
 	size_t i = 0;
 
 	while (rates[i].Gbps > Gbps)
@@ -209,7 +210,8 @@ int hca_query_port(const struct hca *h, uint32_t port, struct ibv_port_attr *att
 	a.pkey_tbl_len = (uint16_t)p->pkey_tbl_len;
 	a.lid = (uint16_t)sp->lid;
 	a.max_vl_num = 1;
-	link_rate(sp->link_Gbps ? sp->link_Gbps : (uint32_t)(p->link_Gbps * 8 / 1000), &a.active_width, &a.active_speed);
+	link_rate(sp->link_Gbps ? sp->link_Gbps : (uint32_t)(p->link_Gbps * 8 / 1000), &a.active_width,
+		  &a.active_speed);
 	a.phys_state = state == IBV_PORT_ACTIVE ? 5 : 3;
 	a.link_layer = (uint8_t)sp->link_layer;
 	a.flags = sp->link_layer == IBV_LINK_LAYER_ETHERNET ? IBV_QPF_GRH_REQUIRED : 0;

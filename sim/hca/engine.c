@@ -14,7 +14,7 @@ __thread int64_t thread_clock_ps __attribute__((tls_model("initial-exec")));
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and engine.users */
 static struct engine *engines;
 
-#define TURN_BUDGET 64u   /* packets of one turn */
+#define TURN_BUDGET 64u	  /* packets of one turn */
 #define NOTIFY_B    4096u /* a packet this large is announced at once, not at the end of the section */
 
 uint64_t clock_ns(void)
@@ -253,8 +253,9 @@ int engine_qp_set(struct engine *e, uint32_t qpn, struct hca_qp *qp)
 
 static void say_packet(const char *way, const struct pkt *p)
 {
-	static const char *const names[PKT_OP_COUNT] = {"SEND", "WRITE", "READ request", "atomic request", "READ response",
-							"atomic response", "ACK", "NAK", "RNR NAK"};
+	static const char *const names[PKT_OP_COUNT] = {
+	    "SEND", "WRITE", "READ request", "atomic request", "READ response", "atomic response",
+	    "ACK",  "NAK",   "RNR NAK"};
 
 	say(LOG_PACKET, "%s %s 0x%x to 0x%x, PSN %u+%u, %u bytes%s%s%s, syndrome 0x%x", way,
 	    p->op < PKT_OP_COUNT ? names[p->op] : "?", p->src_qpn, p->dst_qpn, p->psn, p->psn_count, p->payload_B,
@@ -266,6 +267,20 @@ void stage_say(const struct hca_qp *qp, enum stage stage, uint64_t wr_id, int64_
 {
 	say(LOG_PACKET, "queue pair 0x%x, work request %llu: %s until %lld ps", qp->qpn, (unsigned long long)wr_id,
 	    sim_stages[stage].name, (long long)left_ps);
+}
+
+void packet_head(const struct hca_qp *qp, struct pkt *p, enum pkt_op op, unsigned flags, uint32_t psn)
+{
+	p->op = (uint8_t)op;
+	p->flags = (uint8_t)flags;
+	p->gid_type = (uint8_t)qp->gid_type;
+	p->syndrome = 0;
+	p->src_qpn = qp->qpn;
+	p->dst_qpn = qp->attr.dest_qp_num;
+	p->psn = psn;
+	p->psn_count = 1;
+	p->payload_B = 0;
+	p->imm = 0;
 }
 
 void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p)

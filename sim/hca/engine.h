@@ -50,23 +50,23 @@ struct wqe {
 	uint64_t wr_id;
 	uint64_t remote_addr;
 	uint64_t compare_add, swap;
-	int64_t have_ps;     /* the adapter has it */
+	int64_t have_ps; /* the adapter has it */
 	uint32_t rkey, imm;
-	uint32_t length;     /* payload bytes */
-	uint32_t units_end;  /* running total of queue units up to and including this one */
+	uint32_t length;    /* payload bytes */
+	uint32_t units_end; /* running total of queue units up to and including this one */
 	uint32_t psn, psn_count;
-	uint32_t resp_B;     /* READ: bytes of the response placed so far */
-	uint32_t rd_seq;     /* READ, atomic: running number */
+	uint32_t resp_B; /* READ: bytes of the response placed so far */
+	uint32_t rd_seq; /* READ, atomic: running number */
 	uint32_t pad;
 	uint16_t num_sge;
-	uint8_t op, flags;   /* enum sim_op, enum wqe_flag */
-	uint32_t error;      /* enum ibv_wc_status found before it was sent; it waits for its turn to complete */
-	uint16_t blocks;     /* basic blocks of the WQE */
-	uint16_t wqe_B;      /* its bytes in the family's layout */
+	uint8_t op, flags; /* enum sim_op, enum wqe_flag */
+	uint32_t error;	   /* enum ibv_wc_status found before it was sent; it waits for its turn to complete */
+	uint16_t blocks;   /* basic blocks of the WQE */
+	uint16_t wqe_B;	   /* its bytes in the family's layout */
 	union {
 		struct ibv_sge sge[1];
 		uint8_t data[16];
-	};                   /* as many as the slot holds */
+	}; /* as many as the slot holds */
 };
 
 struct send_queue {
@@ -76,7 +76,7 @@ struct send_queue {
 	uint32_t stride_B, mask;
 	uint32_t max_units; /* see qp_grant.sq_units */
 	/* posting */
-	uint32_t build;       /* slot being built; head moves to it at the end of a call */
+	uint32_t build;	       /* slot being built; head moves to it at the end of a call */
 	uint32_t units_posted; /* running total at build */
 	_Atomic uint32_t head; /* release by the poster, acquire by the engine */
 	/* engine */
@@ -85,7 +85,7 @@ struct send_queue {
 	uint32_t sent; /* behind the furthest ever transmitted */
 	uint32_t tx_off_B;
 	/* polling */
-	_Atomic uint32_t tail;       /* given back: release by the poller, acquire by the poster */
+	_Atomic uint32_t tail;	      /* given back: release by the poller, acquire by the poster */
 	_Atomic uint32_t units_freed; /* the same in units */
 };
 
@@ -103,7 +103,7 @@ struct recv_queue {
 	uint32_t stride_B, mask;
 	uint32_t max_wr, max_sge;
 	_Atomic uint32_t head; /* release by the poster, acquire by the engine */
-	uint32_t next;         /* engine: next to be used */
+	uint32_t next;	       /* engine: next to be used */
 	_Atomic uint32_t tail; /* release by the poller, acquire by the poster */
 };
 
@@ -124,27 +124,28 @@ static inline struct rqe *rq_slot(const struct recv_queue *rq, uint32_t i)
 
 struct engine {
 	struct lock lock;
-	struct hca_qp *_Atomic work; /* posted while the engine was busy: pushed by posters, taken whole by the engine */
-	_Atomic bool more;           /* something was left for the next turn: resume list not empty and not waiting */
-	_Atomic bool rnr_waits;      /* a queue pair waits for an RNR timer: polls look at the clock */
-	_Atomic bool app_alive;      /* set by posts and polls, cleared by the agent: is the application driving us? */
-	_Atomic uint32_t deep;       /* the agent sleeps without a time limit (futex word) */
-	bool forked;                 /* we are a child: nothing is ours */
-	bool fast;                   /* untimed, no instrument armed: large packets, direct path */
+	struct hca_qp
+	    *_Atomic work;	/* posted while the engine was busy: pushed by posters, taken whole by the engine */
+	_Atomic bool more;	/* something was left for the next turn: resume list not empty and not waiting */
+	_Atomic bool rnr_waits; /* a queue pair waits for an RNR timer: polls look at the clock */
+	_Atomic bool app_alive; /* set by posts and polls, cleared by the agent: is the application driving us? */
+	_Atomic uint32_t deep;	/* the agent sleeps without a time limit (futex word) */
+	bool forked;		/* we are a child: nothing is ours */
+	bool fast;		/* untimed, no instrument armed: large packets, direct path */
 	bool strict_timers;
 	bool renews_files; /* no preload renders counter files at open: the agent renews them each second */
 	uint64_t renewed_ns;
 	struct fab_node *node;
-	struct seg_node *seg;   /* ours */
+	struct seg_node *seg;	/* ours */
 	struct seg_node *nodes; /* all of the fabric */
 	struct fabric *fabric;
 	uint32_t index; /* of the node */
 	/* engine lock */
-	uint64_t notify;             /* peers that were sent something and not told yet */
-	struct hca_qp *resume;       /* kept their place: ring full or turn over */
-	struct hca_qp *owe;          /* owe acknowledgements or responses */
-	struct hca_qp *active;       /* have something outstanding; timers; doubly linked */
-	_Atomic uint32_t armed_cqs;  /* written under the lock, read by the agent without it (relaxed) */
+	uint64_t notify;	    /* peers that were sent something and not told yet */
+	struct hca_qp *resume;	    /* kept their place: ring full or turn over */
+	struct hca_qp *owe;	    /* owe acknowledgements or responses */
+	struct hca_qp *active;	    /* have something outstanding; timers; doubly linked */
+	_Atomic uint32_t armed_cqs; /* written under the lock, read by the agent without it (relaxed) */
 	struct wire_tx *tx[FAB_NODES_MAX];
 	uint64_t tx_incarnation[FAB_NODES_MAX];
 	struct hca_qp **qps[FAB_QP_CHUNKS_MAX];
@@ -153,7 +154,7 @@ struct engine {
 	uint32_t num_mrs;
 	uint64_t locked_B;
 	struct wiretest *wiretest; /* NULL unless armed */
-	uint64_t rnr_next_ns;      /* earliest RNR deadline */
+	uint64_t rnr_next_ns;	   /* earliest RNR deadline */
 	_Atomic bool stop;
 	pthread_t agent;
 	bool agent_runs;
@@ -204,7 +205,7 @@ struct hca_cq {
 	uint32_t mask, cqe;
 	_Atomic uint32_t head; /* release by the engine, acquire by the poller */
 	_Atomic uint32_t tail; /* release by the poller, acquire by the engine */
-	uint32_t armed;        /* engine: 0, 1 = any, 2 = solicited */
+	uint32_t armed;	       /* engine: 0, 1 = any, 2 = solicited */
 	bool overrun;
 	_Atomic uint32_t users;
 	uint32_t polls;
@@ -222,25 +223,31 @@ struct read_res {
 	bool started; /* at least one packet of the response is out (a READ may be empty) */
 };
 
-enum { NAK_NONE = 0, NAK_PSN_SEQ = 0x60, NAK_INVALID_REQ = 0x61, NAK_REM_ACCESS = 0x62, NAK_REM_OP = 0x63,
-       NAK_NO_BY_REF = 0x7e /* ours: pull the payload through the ring instead */ };
+enum {
+	NAK_NONE = 0,
+	NAK_PSN_SEQ = 0x60,
+	NAK_INVALID_REQ = 0x61,
+	NAK_REM_ACCESS = 0x62,
+	NAK_REM_OP = 0x63,
+	NAK_NO_BY_REF = 0x7e /* ours: pull the payload through the ring instead */
+};
 
 struct responder {
 	/* epsn and msn live in the shared slot, where a direct writer moves them too */
-	bool nak_sent;      /* for the current gap; cleared when the expected packet comes */
+	bool nak_sent; /* for the current gap; cleared when the expected packet comes */
 	bool in_msg;
 	bool have_rqe;
-	uint8_t op;         /* of the message under way */
-	uint32_t rqe;       /* index of the receive in use */
-	uint64_t va;        /* WRITE: start of the message */
+	uint8_t op;   /* of the message under way */
+	uint32_t rqe; /* index of the receive in use */
+	uint64_t va;  /* WRITE: start of the message */
 	uint32_t rkey, length;
 	uint32_t off_B;
-	struct read_res *res; /* ring of max_dest_rd_atomic */
+	struct read_res *res;		      /* ring of max_dest_rd_atomic */
 	uint32_t num_res, res_head, res_next; /* next free (free-running), next to send */
 	/* owed */
-	bool ack;           /* an acknowledgement of everything before epsn */
-	int64_t ack_ps;     /* modelled arrival of the packet it answers */
-	uint8_t nak;        /* NAK_*; sent once */
+	bool ack;	/* an acknowledgement of everything before epsn */
+	int64_t ack_ps; /* modelled arrival of the packet it answers */
+	uint8_t nak;	/* NAK_*; sent once */
 	bool rnr;
 	uint32_t nak_psn;
 };
@@ -263,27 +270,27 @@ struct hca_qp {
 	/* builder */
 	int wr_error;
 	struct wqe *wr_open; /* begun and not yet closed */
-	uint32_t wr_count; /* work requests of this call */
+	uint32_t wr_count;   /* work requests of this call */
 	uint32_t build_start, units_start;
 	/* engine: requester */
-	uint32_t next_psn;  /* of the next new packet */
-	uint32_t una_psn;   /* oldest not acknowledged */
-	uint32_t rd_out;    /* READs and atomics sent and not completed */
+	uint32_t next_psn; /* of the next new packet */
+	uint32_t una_psn;  /* oldest not acknowledged */
+	uint32_t rd_out;   /* READs and atomics sent and not completed */
 	uint32_t retry_left, rnr_left;
-	uint32_t rnr_psn;   /* that the last RNR NAK named */
-	uint32_t chased;    /* sq.una + 1 of the response asked for again, 0 = none */
-	bool resp_gap;      /* a missing READ response was asked for again */
+	uint32_t rnr_psn; /* that the last RNR NAK named */
+	uint32_t chased;  /* sq.una + 1 of the response asked for again, 0 = none */
+	bool resp_gap;	  /* a missing READ response was asked for again */
 	uint32_t progress, seen_progress;
 	uint64_t deadline_ns, rnr_until_ns; /* 0 = none */
-	int64_t floor_ps;   /* nothing leaves before this (RNR and retry waits) */
+	int64_t floor_ps;		    /* nothing leaves before this (RNR and retry waits) */
 	int64_t last_arrive_ps;
 	int64_t *rd_done_ps; /* when the last max_rd_atomic READs and atomics completed, by running number */
 	int64_t rd_last_ps;  /* latest of them */
 	uint32_t rd_depth, rd_seq;
-	bool drain_event;   /* SQD: raise SQ_DRAINED once nothing is outstanding */
-	bool lost;          /* something was dropped on the way, so the timer counts */
-	bool no_by_ref;     /* the peer cannot read our memory */
-	bool stalled;       /* ring full */
+	bool drain_event;    /* SQD: raise SQ_DRAINED once nothing is outstanding */
+	bool lost;	     /* something was dropped on the way, so the timer counts */
+	bool no_by_ref;	     /* the peer cannot read our memory */
+	bool stalled;	     /* ring full */
 	_Atomic bool queued; /* on the work stack */
 	bool on_resume, on_owe, on_active;
 	struct hca_qp *work_next, *resume_next, *owe_next, *active_next, *active_prev;
@@ -335,6 +342,8 @@ void engine_owe(struct hca_qp *qp);
 void engine_activate(struct hca_qp *qp);
 void engine_deactivate(struct hca_qp *qp);
 void engine_forget(struct hca_qp *qp); /* off every list */
+/* Header of a packet to the connected peer: everything but payload, immediate and time. */
+void packet_head(const struct hca_qp *qp, struct pkt *p, enum pkt_op op, unsigned flags, uint32_t psn);
 void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p);
 
 /* ---- agent.c ---- */
@@ -343,7 +352,16 @@ void agent_stop(struct engine *e);
 void agent_nudge(struct engine *e); /* wake it if it sleeps without a limit */
 void timers_run(struct engine *e, uint64_t now_ns);
 
+/* ---- direct.c ---- */
+/* Tries the whole message on the direct path; false: nothing was changed, it takes the ring. */
+bool direct_run(struct hca_qp *qp, struct wqe *w);
+
 /* ---- requester.c, completer.c ---- */
+/* Last bit of the message (or of the request of a READ or atomic) reaches the far port. Moves the queue pair's clock.
+ */
+int64_t requester_depart(struct hca_qp *qp, const struct wqe *w, bool response);
+/* First data of a by-reference payload is at hand. */
+int64_t requester_gathered_ps(const struct hca_qp *qp, const struct wqe *w);
 void requester_run(struct hca_qp *qp);
 bool requester_resolve(struct hca_qp *qp); /* finds the peer's slot and ring; false = not deliverable now */
 void requester_go_back(struct hca_qp *qp, uint32_t psn);
@@ -378,7 +396,8 @@ enum mr_fault mr_check(struct engine *e, const struct hca_pd *pd, uint32_t key, 
 		       uint32_t access, char **mem);
 const char *mr_fault_name(enum mr_fault f);
 /* Copies between a list of SGEs and a buffer, from byte `off`; access as in mr_check. */
-enum mr_fault sges_read(struct hca_qp *qp, const struct ibv_sge *sge, uint32_t num, uint64_t off, void *dst, size_t len);
+enum mr_fault sges_read(struct hca_qp *qp, const struct ibv_sge *sge, uint32_t num, uint64_t off, void *dst,
+			size_t len);
 enum mr_fault sges_write(struct hca_qp *qp, const struct ibv_sge *sge, uint32_t num, uint64_t off, const void *src,
 			 size_t len);
 /* The same as memory pieces: fills at most max iovecs for [off, off + len); number or -1 with *fault. */

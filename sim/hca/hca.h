@@ -76,7 +76,7 @@ struct hca_cqe {
 	uint32_t opcode;      /* enum ibv_wc_opcode */
 	uint32_t vendor_err, byte_len, imm, qp_num, src_qp;
 	uint32_t wc_flags; /* enum ibv_wc_flags */
-	uint32_t frees;    /* queue entries it gives back when polled */
+	uint32_t frees;	   /* queue entries it gives back when polled */
 	uint8_t is_recv, solicited, sl, pad;
 };
 
@@ -107,7 +107,7 @@ struct hca_qp_init {
 	enum qp_kind kind;
 	struct qp_caps caps;
 	uint64_t send_ops; /* IBV_QP_EX_WITH_*; 0 = none declared */
-	bool extended;     /* ibv_create_qp_ex */
+	bool extended;	   /* ibv_create_qp_ex */
 	bool sq_sig_all;
 	void *user;
 };

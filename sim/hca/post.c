@@ -41,7 +41,8 @@ static inline int check_state(struct hca_qp *qp)
 	if (likely(state == IBV_QPS_RTS || state == IBV_QPS_SQD))
 		return 0;
 	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE)
-		return qp->h->prof.err_errored ? refuse(qp, REFUSE_STATE, qp->h->prof.err_errored, state, IBV_QPS_RTS) : 0;
+		return qp->h->prof.err_errored ? refuse(qp, REFUSE_STATE, qp->h->prof.err_errored, state, IBV_QPS_RTS)
+					       : 0;
 	return refuse(qp, REFUSE_STATE, qp->h->prof.err_state, state, IBV_QPS_RTS);
 }
 
@@ -149,8 +150,12 @@ static inline int put_inline(struct hca_qp *qp, struct wqe *w, const struct ibv_
 
 static inline void shape_of(const struct hca_qp *qp, const struct wqe *w, uint32_t posted_with, struct wqe_shape *s)
 {
-	*s = (struct wqe_shape){.kind = qp->kind, .op = (enum sim_op)w->op, .is_inline = w->flags & WQF_INLINE,
-				.bytes = w->length, .num_sge = w->num_sge, .posted_with = posted_with,
+	*s = (struct wqe_shape){.kind = qp->kind,
+				.op = (enum sim_op)w->op,
+				.is_inline = w->flags & WQF_INLINE,
+				.bytes = w->length,
+				.num_sge = w->num_sge,
+				.posted_with = posted_with,
 				.sq_idle = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) == qp->build_start};
 }
 

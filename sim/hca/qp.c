@@ -120,9 +120,17 @@ int hca_qp_create(struct hca *h, const struct hca_qp_init *init, struct qp_grant
 	struct hca_qp *qp = calloc(1, sizeof(*qp));
 	err = qp ? 0 : ENOMEM;
 	if (!err) {
-		*qp = (struct hca_qp){.h = h, .e = h->e, .pt = &h->ports[0], .pd = init->pd, .send_cq = init->send_cq,
-				      .recv_cq = init->recv_cq, .user = init->user, .kind = init->kind, .grant = *g,
-				      .sq_sig_all = init->sq_sig_all, .cached_B = UINT32_MAX};
+		*qp = (struct hca_qp){.h = h,
+				      .e = h->e,
+				      .pt = &h->ports[0],
+				      .pd = init->pd,
+				      .send_cq = init->send_cq,
+				      .recv_cq = init->recv_cq,
+				      .user = init->user,
+				      .kind = init->kind,
+				      .grant = *g,
+				      .sq_sig_all = init->sq_sig_all,
+				      .cached_B = UINT32_MAX};
 		err = sq_init(&qp->sq, g);
 	}
 	if (!err)
@@ -215,9 +223,15 @@ static void flush_recv(struct hca_qp *qp)
 
 	while (qp->rq.next != head) {
 		const struct rqe *rqe = rq_slot(&qp->rq, qp->rq.next++);
-		struct hca_cqe c = {.wr_id = rqe->wr_id, .qp = qp, .status = IBV_WC_WR_FLUSH_ERR,
-				    .opcode = IBV_WC_RECV, .qp_num = qp->qpn, .frees = qp->rq.next, .is_recv = 1,
-				    .generated_ps = qp->last_arrive_ps, .visible_ps = qp->last_arrive_ps};
+		struct hca_cqe c = {.wr_id = rqe->wr_id,
+				    .qp = qp,
+				    .status = IBV_WC_WR_FLUSH_ERR,
+				    .opcode = IBV_WC_RECV,
+				    .qp_num = qp->qpn,
+				    .frees = qp->rq.next,
+				    .is_recv = 1,
+				    .generated_ps = qp->last_arrive_ps,
+				    .visible_ps = qp->last_arrive_ps};
 		count(qp, CTR_FLUSHED, 1);
 		cq_push(qp->recv_cq, &c);
 	}
@@ -259,7 +273,8 @@ static int modify_refuse(struct hca_qp *qp, enum ibv_qp_state to, const char *wh
 	count_device(qp->h, CTR_REFUSALS, 1);
 	count_device(qp->h, CTR_REFUSALS_MODIFY, 1);
 	say(LOG_WHY, "ibv_modify_qp on %s, queue pair 0x%x, %s to %s: %s: EINVAL", qp->h->prof.name, qp->qpn,
-	    (unsigned)from < ARRAY_LEN(names) ? names[from] : "?", (unsigned)to < ARRAY_LEN(names) ? names[to] : "?", why);
+	    (unsigned)from < ARRAY_LEN(names) ? names[from] : "?", (unsigned)to < ARRAY_LEN(names) ? names[to] : "?",
+	    why);
 	return EINVAL;
 }
 
@@ -293,8 +308,8 @@ static const char *check_values(struct hca_qp *qp, const struct ibv_qp_attr *a, 
 	uint32_t port = mask & IBV_QP_PORT ? a->port_num : qp->attr.port_num;
 	if (qp->h->seg->ports[(port ? port : 1) - 1].link_layer == IBV_LINK_LAYER_ETHERNET && !a->ah_attr.is_global)
 		return "an Ethernet port needs a global route (is_global)";
-	if (a->ah_attr.is_global && (hca_query_gid(qp->h, port ? port : 1, a->ah_attr.grh.sgid_index, &gid) ||
-				     gid.type == GID_NONE))
+	if (a->ah_attr.is_global &&
+	    (hca_query_gid(qp->h, port ? port : 1, a->ah_attr.grh.sgid_index, &gid) || gid.type == GID_NONE))
 		return "sgid_index outside the GID table or empty";
 	return NULL;
 }
@@ -490,9 +505,9 @@ int hca_qp_query(struct hca_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init
 	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.una != qp->sq.sent;
 	attr->path_mig_state = IBV_MIG_MIGRATED;
 	engine_leave(qp->e);
-	attr->cap = (struct ibv_qp_cap){qp->grant.caps.max_send_wr, qp->grant.caps.max_recv_wr,
-					qp->grant.caps.max_send_sge, qp->grant.caps.max_recv_sge,
-					qp->grant.caps.max_inline_data};
+	attr->cap =
+	    (struct ibv_qp_cap){qp->grant.caps.max_send_wr, qp->grant.caps.max_recv_wr, qp->grant.caps.max_send_sge,
+				qp->grant.caps.max_recv_sge, qp->grant.caps.max_inline_data};
 	init->cap = attr->cap;
 	init->qp_type = IBV_QPT_RC;
 	init->sq_sig_all = qp->sq_sig_all;

@@ -5,12 +5,11 @@
  */
 #include "sim/hca/engine.h"
 
-#define RUN_BUDGET_B    (4u << 20) /* payload bytes of one run */
-#define EAGER_MAX_B     16384u     /* payload of one record when packets may be larger than the path MTU */
-#define BY_REF_MIN_B    16384u     /* from here on a message is pulled from our memory instead of going by the ring */
-#define BY_REF_PIECE_B  (1u << 20)
-#define DIRECT_PIECE_B  (1u << 20) /* bytes moved inside one mark: bounds how long a peer's dereg waits */
-#define REFS_MAX        16
+#define RUN_BUDGET_B   (4u << 20) /* payload bytes of one run */
+#define EAGER_MAX_B    16384u	  /* payload of one record when packets may be larger than the path MTU */
+#define BY_REF_MIN_B   16384u	  /* from here on a message is pulled from our memory instead of going by the ring */
+#define BY_REF_PIECE_B (1u << 20)
+#define REFS_MAX       16
 
 /* ---- the peer ---- */
 
@@ -77,7 +76,7 @@ bool requester_resolve(struct hca_qp *qp)
 /* ---- modelled time of a message on its way out ---- */
 
 /* Last bit of the message (or of the request of a READ) reaches the far port. */
-static int64_t depart(struct hca_qp *qp, const struct wqe *w, bool response)
+int64_t requester_depart(struct hca_qp *qp, const struct wqe *w, bool response)
 {
 	const struct timing *t = &qp->pt->t;
 	uint32_t bytes = response ? 0 : w->length;
@@ -102,173 +101,12 @@ static int64_t depart(struct hca_qp *qp, const struct wqe *w, bool response)
 }
 
 /* First data of a by-reference payload is at hand. */
-static int64_t gathered_ps(const struct hca_qp *qp, const struct wqe *w)
+int64_t requester_gathered_ps(const struct hca_qp *qp, const struct wqe *w)
 {
 	return MAX(w->have_ps, qp->floor_ps) + qp->pt->t.dma_op + qp->pt->t.pcie_read_rtt;
 }
 
-/* ---- the direct path: one-sided transfers straight to the peer's memory ---- */
-
-struct direct {
-	struct seg_node *node; /* of the peer */
-	uint32_t index;
-	int32_t pid;
-	struct seg_key *key;
-};
-
-/*
- * Only for a queue pair with nothing outstanding, so that the order of messages is kept: everything before this one
- * has completed, and the responder's PSN is ours to move.
- */
-static bool direct_possible(struct hca_qp *qp, const struct wqe *w, struct direct *d)
-{
-	struct engine *e = qp->e;
-
-	if (!e->fast || qp->sq.una != qp->sq.next || qp->sq.una != qp->sq.sent || qp->lost || !w->length ||
-	    sim_ops[w->op].flags & OPF_IMM || qp->slot == qp->peer)
-		return false;
-	d->index = SEG_OWNER_NODE(qp->peer_owner);
-	uint64_t incarnation = SEG_OWNER_INC(qp->peer_owner);
-	/* Alive, or its pid may be somebody else's by now. */
-	if (d->index == e->index || !node_direct_ok(e->node, d->index, incarnation, &d->pid) ||
-	    !node_alive(e->node, d->index, incarnation))
-		return false;
-	d->node = &fabric_seg(e->fabric)->nodes[d->index];
-	d->key = node_peer_key(e->node, d->index, w->rkey >> 8);
-	return d->key != NULL;
-}
-
-/* Inside our mark: may we touch these bytes? */
-static bool direct_allowed(struct hca_qp *qp, const struct wqe *w, const struct direct *d, uint32_t psn, uint32_t right)
-{
-	const struct seg_key *k = d->key;
-	const struct seg_qp *peer = qp->peer;
-
-	/* seq_cst loads behind the mark's store: pair with the owner's withdrawal, which is followed by its look at the marks */
-	return atomic_load(&k->key) == w->rkey && atomic_load(&peer->rx_state) == RX_READY &&
-	       atomic_load(&peer->owner) == qp->peer_owner && peer->dest_qpn == qp->qpn && k->pd == peer->pd &&
-	       (k->access & right) == right && (peer->access & right) == right && w->remote_addr >= k->iova &&
-	       w->remote_addr - k->iova <= k->length && w->length <= k->length - (w->remote_addr - k->iova) &&
-	       atomic_load_explicit(&peer->epsn, memory_order_acquire) == psn;
-}
-
-static int local_iov(struct hca_qp *qp, struct wqe *w, uint32_t off_B, uint32_t len_B, uint32_t access,
-		     struct iovec *iov)
-{
-	enum mr_fault fault;
-
-	if (w->flags & WQF_INLINE) {
-		iov[0] = (struct iovec){w->data + off_B, len_B};
-		return 1;
-	}
-	return sges_iov(qp, w->sge, w->num_sge, off_B, len_B, access, iov, REFS_MAX, &fault);
-}
-
-/* Moves one piece; bytes moved, or -1. */
-static ssize_t direct_move(struct hca_qp *qp, struct wqe *w, const struct direct *d, uint32_t off_B, bool write)
-{
-	struct iovec local[REFS_MAX];
-	uint32_t len_B = MIN(w->length - off_B, DIRECT_PIECE_B);
-	int n = local_iov(qp, w, off_B, len_B, write ? 0 : IBV_ACCESS_LOCAL_WRITE, local);
-
-	if (n <= 0)
-		return -1;
-	struct iovec far = {(void *)(uintptr_t)(d->key->addr + (w->remote_addr - d->key->iova) + off_B), 0};
-	for (int i = 0; i < n; i++)
-		far.iov_len += local[i].iov_len;
-	return write ? process_vm_writev(d->pid, local, (unsigned long)n, &far, 1, 0)
-		     : process_vm_readv(d->pid, local, (unsigned long)n, &far, 1, 0);
-}
-
-/* What the responder would have noted. Inside our mark. */
-static void direct_note(struct hca_qp *qp, const struct wqe *w, uint32_t psn, uint32_t psn_count, bool write,
-			int64_t arrive_ps)
-{
-	struct seg_qp *peer = qp->peer;
-
-	if (write) {
-		int64_t visible_ps = arrive_ps + time_rx_write_ps(&qp->pt->t, w->length);
-		atomic_store_explicit(&peer->write_visible_ps, visible_ps, memory_order_relaxed);
-		count_shared(peer, CTR_RX_BYTES, w->length);
-	} else {
-		count_shared(peer, CTR_TX_BYTES, w->length);
-	}
-	atomic_store_explicit(&peer->msn, (atomic_load_explicit(&peer->msn, memory_order_relaxed) + 1) & PSN_MASK,
-			      memory_order_relaxed);
-	/* release pairs with the responder's load when our next packet has come through the ring */
-	atomic_store_explicit(&peer->epsn, psn_add(psn, psn_count), memory_order_release);
-}
-
-static int64_t direct_read_arrival(struct hca_qp *qp, const struct wqe *w, int64_t request_ps)
-{
-	const struct timing *t = &qp->pt->t;
-
-	return request_ps + t->nic_rx + time_tx_ps(t, w->length, true, qp->mtu_B, 4) - t->nic_tx + qp->pt->net_ps;
-}
-
-/* Tries the whole message; false: nothing was changed, it takes the ring. */
-static bool direct_run(struct hca_qp *qp, struct wqe *w)
-{
-	bool write = sim_ops[w->op].flags & OPF_WRITE;
-	uint32_t right = write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
-	uint32_t psn_count = (w->length + qp->mtu_B - 1) >> qp->mtu_shift;
-	uint32_t psn = w->flags & WQF_PSN ? w->psn : qp->next_psn;
-	struct direct d;
-	uint32_t off_B = 0;
-	int64_t arrive_ps = 0;
-
-	if (!direct_possible(qp, w, &d))
-		return false;
-	while (off_B < w->length) {
-		_Atomic uint32_t *mark = &d.node->inside[qp->e->index];
-		/* seq_cst: pairs with node_withdraw_key and close_receive, which withdraw first and look second */
-		atomic_store(mark, 1);
-		ssize_t moved = direct_allowed(qp, w, &d, psn, right) ? direct_move(qp, w, &d, off_B, write) : -1;
-		if (moved > 0 && (off_B += (uint32_t)moved) == w->length) {
-			if (!write && !(w->flags & WQF_PSN))
-				w->rd_seq = qp->rd_seq++;
-			arrive_ps = depart(qp, w, !write);
-			direct_note(qp, w, psn, psn_count, write, arrive_ps);
-		}
-		atomic_store_explicit(mark, 0, memory_order_release);
-		if (moved <= 0)
-			return false; /* done again through the ring, where the responder finds out what is wrong */
-	}
-	qp->next_psn = psn_add(psn, psn_count);
-	qp->una_psn = qp->next_psn;
-	qp->sq.next++;
-	qp->sq.sent = qp->sq.next;
-	count(qp, write ? CTR_DIRECT_WRITES : CTR_DIRECT_READS, 1);
-	count(qp, CTR_TX_PACKETS, write ? psn_count : 1);
-	if (write) {
-		count(qp, CTR_TX_BYTES, w->length);
-		if (!(w->flags & (WQF_INLINE | WQF_PSN)))
-			stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, gathered_ps(qp, w));
-		complete_one(qp, IBV_WC_SUCCESS, 0, arrive_ps + qp->pt->ack_ps + qp->pt->cqe_generated_ps);
-	} else {
-		count_shared(qp->slot, CTR_RX_BYTES, w->length);
-		complete_one(qp, IBV_WC_SUCCESS, 0,
-			     direct_read_arrival(qp, w, arrive_ps) + time_rx_write_ps(&qp->pt->t, w->length) +
-				 qp->pt->t.cqe_write - qp->pt->t.pcie_write);
-	}
-	return true;
-}
-
 /* ---- packets ---- */
-
-static void head_of(struct hca_qp *qp, struct pkt *p, enum pkt_op op, unsigned flags, uint32_t psn)
-{
-	p->op = (uint8_t)op;
-	p->flags = (uint8_t)flags;
-	p->gid_type = (uint8_t)qp->gid_type;
-	p->syndrome = 0;
-	p->src_qpn = qp->qpn;
-	p->dst_qpn = qp->attr.dest_qp_num;
-	p->psn = psn;
-	p->psn_count = 1;
-	p->payload_B = 0;
-	p->imm = 0;
-}
 
 /* Outcome of one attempt to transmit. */
 enum step { STEP_ON, STEP_FULL, STEP_STOP };
@@ -282,7 +120,8 @@ static uint32_t by_ref_piece(struct hca_qp *qp, const struct wqe *w, struct pkt_
 
 	if (!qp->e->fast || qp->no_by_ref || w->length < BY_REF_MIN_B || (w->flags & WQF_INLINE))
 		return 0;
-	int n = sges_iov(qp, w->sge, w->num_sge, qp->sq.tx_off_B, MIN(left_B, BY_REF_PIECE_B), 0, iov, REFS_MAX, &fault);
+	int n =
+	    sges_iov(qp, w->sge, w->num_sge, qp->sq.tx_off_B, MIN(left_B, BY_REF_PIECE_B), 0, iov, REFS_MAX, &fault);
 	for (int i = 0; i < n; i++)
 		len_B += (uint32_t)iov[i].iov_len;
 	if (len_B != left_B) /* pieces end on packet borders */
@@ -334,12 +173,12 @@ static enum step send_piece(struct hca_qp *qp, struct wqe *w, uint32_t *moved_B)
 	struct pkt *p = wire_reserve(qp->tx, pkt_ext_B((uint8_t)op, (uint8_t)flags), ref_B ? ref_B : len_B);
 	if (!p)
 		return STEP_FULL;
-	head_of(qp, p, op, flags, psn_add(w->psn, off_B >> qp->mtu_shift));
+	packet_head(qp, p, op, flags, psn_add(w->psn, off_B >> qp->mtu_shift));
 	p->psn_count = MAX((len_B + qp->mtu_B - 1) >> qp->mtu_shift, 1u);
 	p->payload_B = len_B;
 	p->imm = w->imm;
 	p->syndrome = (uint8_t)num_refs;
-	p->arrive_ps = depart(qp, w, false);
+	p->arrive_ps = requester_depart(qp, w, false);
 	if (op == PKT_WRITE && first) {
 		p->ext->reth.va = w->remote_addr;
 		p->ext->reth.rkey = w->rkey;
@@ -376,9 +215,9 @@ static enum step send_request(struct hca_qp *qp, struct wqe *w)
 	if (!p)
 		return STEP_FULL;
 	uint32_t done_pkts = w->resp_B >> qp->mtu_shift;
-	head_of(qp, p, op, flags, psn_add(w->psn, done_pkts));
+	packet_head(qp, p, op, flags, psn_add(w->psn, done_pkts));
 	p->psn_count = w->psn_count - done_pkts;
-	p->arrive_ps = depart(qp, w, true);
+	p->arrive_ps = requester_depart(qp, w, true);
 	if (atomic) {
 		p->ext->atomic.va = w->remote_addr;
 		p->ext->atomic.rkey = w->rkey;
@@ -435,7 +274,7 @@ static void take_psns(struct hca_qp *qp, struct wqe *w)
 		w->rd_seq = qp->rd_seq++;
 	qp->next_psn = psn_add(qp->next_psn, w->psn_count);
 	if (!(w->flags & WQF_INLINE) && w->length && (sim_ops[w->op].flags & OPF_DATA_OUT))
-		stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, gathered_ps(qp, w));
+		stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, requester_gathered_ps(qp, w));
 }
 
 /* Everything except the last step: may it start now? */
@@ -478,7 +317,7 @@ static void lose(struct hca_qp *qp, uint32_t head)
 		struct wqe *w = sq_slot(sq, sq->next);
 		if (!(w->flags & WQF_PSN))
 			take_psns(qp, w);
-		depart(qp, w, sim_ops[w->op].flags & OPF_RESPONSE);
+		requester_depart(qp, w, sim_ops[w->op].flags & OPF_RESPONSE);
 	}
 	sq->tx_off_B = 0;
 	if ((int32_t)(sq->next - sq->sent) > 0)

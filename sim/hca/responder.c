@@ -7,7 +7,7 @@
 #include "sim/hca/engine.h"
 
 #define RESP_BUDGET_B (1u << 20) /* response bytes of one payment */
-#define RESP_MAX_B    16384u     /* payload of one response record when packets may be larger than the path MTU */
+#define RESP_MAX_B    16384u	 /* payload of one response record when packets may be larger than the path MTU */
 
 static uint32_t epsn_of(const struct hca_qp *qp)
 {
@@ -88,14 +88,7 @@ static struct pkt *answer(struct hca_qp *qp, enum pkt_op op, unsigned flags, uin
 	struct pkt *p = wire_reserve(qp->tx, 0, payload_B);
 	if (!p)
 		return NULL;
-	p->op = (uint8_t)op;
-	p->flags = (uint8_t)flags;
-	p->gid_type = (uint8_t)qp->gid_type;
-	p->syndrome = 0;
-	p->src_qpn = qp->qpn;
-	p->dst_qpn = qp->attr.dest_qp_num;
-	p->psn = psn;
-	p->psn_count = 1;
+	packet_head(qp, p, op, flags, psn);
 	p->payload_B = payload_B;
 	p->imm = atomic_load_explicit(&qp->slot->msn, memory_order_relaxed);
 	return p;
@@ -123,8 +116,8 @@ static bool pay_response(struct hca_qp *qp, struct read_res *res, uint32_t *paid
 			       t->nic_tx + qp->pt->net_ps;
 	} else if (len_B) {
 		char *mem;
-		enum mr_fault fault = mr_check(qp->e, qp->pd, res->rkey, res->va + res->off_B, len_B,
-					       IBV_ACCESS_REMOTE_READ, &mem);
+		enum mr_fault fault =
+		    mr_check(qp->e, qp->pd, res->rkey, res->va + res->off_B, len_B, IBV_ACCESS_REMOTE_READ, &mem);
 		if (fault) { /* the key was withdrawn while the response was under way */
 			res->off_B = res->length;
 			say(LOG_WHY, "queue pair 0x%x: READ response stops: %s", qp->qpn, mr_fault_name(fault));
@@ -250,11 +243,13 @@ static bool pull(struct hca_qp *qp, struct pkt *p, struct iovec *iov, int n)
 #define PLACE_IOVS 64
 
 /* Places the payload at offset off_B of a list of SGEs (a receive). */
-static enum mr_fault place_recv(struct hca_qp *qp, const struct rqe *rqe, uint32_t off_B, struct pkt *p, bool *unreadable)
+static enum mr_fault place_recv(struct hca_qp *qp, const struct rqe *rqe, uint32_t off_B, struct pkt *p,
+				bool *unreadable)
 {
 	struct iovec iov[PLACE_IOVS];
 	enum mr_fault fault;
-	int n = sges_iov(qp, rqe->sge, rqe->num_sge, off_B, p->payload_B, IBV_ACCESS_LOCAL_WRITE, iov, PLACE_IOVS, &fault);
+	int n =
+	    sges_iov(qp, rqe->sge, rqe->num_sge, off_B, p->payload_B, IBV_ACCESS_LOCAL_WRITE, iov, PLACE_IOVS, &fault);
 
 	*unreadable = n > 0 && !pull(qp, p, iov, n);
 	return fault;
@@ -353,7 +348,8 @@ static void on_send(struct hca_qp *qp, struct pkt *p)
 /* ---- WRITE ---- */
 
 /* Rights of the queue pair and of the region. NULL or the reason. */
-static const char *remote_refused(struct hca_qp *qp, uint32_t rkey, uint64_t va, uint32_t length, uint32_t right, char **mem)
+static const char *remote_refused(struct hca_qp *qp, uint32_t rkey, uint64_t va, uint32_t length, uint32_t right,
+				  char **mem)
 {
 	if ((qp->attr.qp_access_flags & right) != right)
 		return "the queue pair does not grant this access";
@@ -399,7 +395,8 @@ static void on_write(struct hca_qp *qp, struct pkt *p)
 		return;
 	}
 	if (p->payload_B) {
-		const char *why = remote_refused(qp, r->rkey, r->va + r->off_B, p->payload_B, IBV_ACCESS_REMOTE_WRITE, &mem);
+		const char *why =
+		    remote_refused(qp, r->rkey, r->va + r->off_B, p->payload_B, IBV_ACCESS_REMOTE_WRITE, &mem);
 		if (why) {
 			reject_access(qp, p, r->rkey, why);
 			return;
@@ -443,7 +440,8 @@ static void on_read(struct hca_qp *qp, struct pkt *p)
 	char *mem;
 	uint32_t length = p->ext->reth.length;
 	const char *why =
-	    length ? remote_refused(qp, p->ext->reth.rkey, p->ext->reth.va, length, IBV_ACCESS_REMOTE_READ, &mem) : NULL;
+	    length ? remote_refused(qp, p->ext->reth.rkey, p->ext->reth.va, length, IBV_ACCESS_REMOTE_READ, &mem)
+		   : NULL;
 
 	if (why) {
 		reject_access(qp, p, p->ext->reth.rkey, why);

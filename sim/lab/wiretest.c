@@ -12,8 +12,8 @@
  */
 struct picker {
 	uint32_t every; /* 0 = never */
-	uint32_t left;  /* packets of this group to come */
-	uint32_t hit;   /* hits when left has this value */
+	uint32_t left;	/* packets of this group to come */
+	uint32_t hit;	/* hits when left has this value */
 };
 
 struct wiretest {
@@ -80,7 +80,8 @@ static void send_copy(struct wire_tx *tx, const struct pkt *from)
 
 	if (!p)
 		return;
-	memcpy((char *)p + sizeof(p->word), (const char *)from + sizeof(from->word), record_B(from) - sizeof(from->word));
+	memcpy((char *)p + sizeof(p->word), (const char *)from + sizeof(from->word),
+	       record_B(from) - sizeof(from->word));
 	wire_publish(tx);
 }
 
