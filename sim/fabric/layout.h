@@ -57,10 +57,12 @@ struct seg_device {
 	char profile[FAB_NAME_MAX]; /* its name; the text is the file `<fabric>/profiles/<device>.ini` */
 	uint64_t node_guid;	    /* host order */
 	struct seg_port ports[FAB_PORTS_MAX];
-	_Atomic uint32_t
-	    rd_atom_used; /* responder budget taken, see profile key max_res_rd_atom; fetch_add/sub relaxed */
-	_Atomic uint64_t
-	    counters[CTR_COUNT]; /* relaxed: refusals, and what queue pairs left when they were destroyed */
+	/* Responder budget taken, see profile key max_res_rd_atom; fetch_add and fetch_sub, relaxed. */
+	_Atomic uint32_t rd_atom_used;
+	/* Moves of counters from a slot to here, begun and done; seq_cst on both sides, see fabric_counter. */
+	_Atomic uint32_t moves_begun, moves_done;
+	/* Refusals, and what queue pairs left when they were destroyed; relaxed. */
+	_Atomic uint64_t counters[CTR_COUNT];
 };
 
 /* Receive side of a queue pair as senders see it. */
@@ -73,7 +75,6 @@ enum seg_rx_state { RX_CLOSED = 0, RX_READY = 1 /* RTR, RTS, SQD */, RX_ERROR = 
 struct seg_qp {
 	_Atomic uint64_t owner; /* 0 = free; else incarnation << 8 | node + 1; acq_rel, pairs with readers' acquire */
 	_Atomic uint32_t rx_state; /* enum seg_rx_state; release by the owner, acquire by senders */
-	_Atomic uint32_t in_use;   /* node + 1 of the peer inside the direct path, 0 = none; seq_cst on both sides */
 	uint32_t device;
 	uint32_t port;	   /* from 1 */
 	uint32_t kind;	   /* enum qp_kind */

@@ -75,7 +75,7 @@ static void release_slot(struct fabric *f, uint32_t index)
 	clear_keys(f, s);
 	for (uint32_t p = 0; p < FAB_NODES_MAX; p++)
 		atomic_store_explicit(&h->nodes[p].inside[index], 0, memory_order_seq_cst);
-	qp_release_owner(f, index, SEG_OWNER(index, incarnation));
+	qp_release_owner(f, SEG_OWNER(index, incarnation));
 	uint64_t peers = ring_detach_node(f, index, incarnation);
 	ring_tell(f, index, peers);
 	atomic_store_explicit(&s->agent_sleeps, 0, memory_order_relaxed);

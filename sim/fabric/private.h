@@ -141,8 +141,8 @@ int64_t fab_now_ns(void);
 
 /* Counters to the device, rd_atom given back, slot free. The caller owns the slot or its owner is dead (under lock). */
 void qp_slot_release(struct fabric *f, struct seg_qp *qp);
-/* Slots of an owner that left or died; marks it left on others' slots. Under lock. */
-void qp_release_owner(struct fabric *f, uint32_t node, uint64_t owner);
+/* Slots of an owner that left or died. Under lock. */
+void qp_release_owner(struct fabric *f, uint64_t owner);
 
 /* ---- folder.c ---- */
 

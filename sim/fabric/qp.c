@@ -90,6 +90,8 @@ void qp_slot_release(struct fabric *f, struct seg_qp *qp)
 	struct seg_port *p = port - 1 < FAB_PORTS_MAX ? &d->ports[port - 1] : &d->ports[0];
 
 	atomic_store_explicit(&qp->rx_state, RX_CLOSED, memory_order_release);
+	/* Readers sum slots and device: these two tell them that figures moved meanwhile (see fabric_counter). */
+	atomic_fetch_add(&d->moves_begun, 1);
 	for (uint32_t c = 0; c < CTR_COUNT; c++) {
 		/* Taken out before it is added: a death in between loses a figure and never counts one twice. */
 		uint64_t v = atomic_exchange_explicit(&qp->counters[c], 0, memory_order_relaxed);
@@ -98,13 +100,13 @@ void qp_slot_release(struct fabric *f, struct seg_qp *qp)
 		atomic_fetch_add_explicit(&d->counters[c], v, memory_order_relaxed);
 		atomic_fetch_add_explicit(&p->left[c], v, memory_order_relaxed);
 	}
+	atomic_fetch_add(&d->moves_done, 1);
 	uint32_t rd_atom = qp->rd_atom;
 	qp->rd_atom = 0;
 	if (rd_atom)
 		atomic_fetch_sub_explicit(&d->rd_atom_used, rd_atom, memory_order_relaxed);
 	atomic_store_explicit(&qp->epsn, 0, memory_order_relaxed);
 	atomic_store_explicit(&qp->msn, 0, memory_order_relaxed);
-	atomic_store_explicit(&qp->in_use, 0, memory_order_relaxed);
 	qp->device = qp->port = qp->kind = qp->gid_type = qp->dest_qpn = qp->pd = qp->access = 0;
 	/* release: the slot is clean; pairs with the claim in fabric_qp_alloc */
 	atomic_store_explicit(&qp->owner, 0, memory_order_release);
@@ -118,21 +120,18 @@ void fabric_qp_free(struct fab_node *n, uint32_t qpn)
 		qp_slot_release(n->f, qp);
 }
 
-void qp_release_owner(struct fabric *f, uint32_t node, uint64_t owner)
+void qp_release_owner(struct fabric *f, uint64_t owner)
 {
 	uint32_t slots = num_slots(f);
 
 	for (uint32_t i = 0; i < slots; i++) {
 		struct seg_qp *qp = slot_at(f, i);
-		uint32_t mark = node + 1;
 		uint64_t of = qp ? atomic_load_explicit(&qp->owner, memory_order_acquire) : 0;
 
 		if (!of)
 			continue;
 		if (of == owner)
 			qp_slot_release(f, qp);
-		else if (atomic_load_explicit(&qp->in_use, memory_order_relaxed) == mark) /* died on the direct path */
-			atomic_compare_exchange_strong(&qp->in_use, &mark, 0);
 	}
 }
 
@@ -151,12 +150,23 @@ static uint64_t living(struct fabric *f, uint32_t device, uint32_t port, enum co
 	return sum;
 }
 
+#define SUM_TRIES 16 /* a process that died while it moved figures leaves the two counts apart for good */
+
 uint64_t fabric_counter(struct fabric *f, uint32_t device, enum counter c)
 {
+	uint64_t sum = 0;
+
 	if (device >= FAB_DEVICES_MAX || c >= CTR_COUNT)
 		return 0;
-	return atomic_load_explicit(&seg_of(f)->devices[device].counters[c], memory_order_relaxed) +
-	       living(f, device, 0, c);
+	struct seg_device *d = &seg_of(f)->devices[device];
+	for (int i = 0; i < SUM_TRIES; i++) {
+		uint32_t done = atomic_load(&d->moves_done);
+		sum = atomic_load_explicit(&d->counters[c], memory_order_relaxed) + living(f, device, 0, c);
+		/* Nothing was being moved before and nothing has begun since: the sum is of one moment. */
+		if (atomic_load(&d->moves_begun) == done)
+			break;
+	}
+	return sum;
 }
 
 uint64_t fabric_port_counter(struct fabric *f, uint32_t device, uint32_t port, enum counter c)
