@@ -15,7 +15,10 @@
 
 #define TICK_NS	 2000000u /* how late the agent may notice that the application fell silent */
 #define RENEW_NS UINT64_C(1000000000)
-#define SPIN_NS	 30000u /* how long it keeps looking after it has served one-sided requests */
+#define SILENT_NS                                                                                                      \
+	(2 * TICK_NS)  /* without a sign of the application before it counts as silent: it may just not run            \
+			*/
+#define SPIN_NS 30000u /* how long it keeps looking after it has served one-sided requests */
 
 static void timer_check(struct hca_qp *qp, uint64_t now_ns)
 {
@@ -141,13 +144,17 @@ static void *agent_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "simhca-agent");
 	node_hold_life(e->node);
+	uint64_t alive_ns = 0; /* last sign of the application */
 	while (!atomic_load(&e->stop)) {
-		bool app_alive = atomic_exchange(&e->app_alive, false);
+		uint64_t now_ns = clock_ns();
+		if (atomic_exchange(&e->app_alive, false))
+			alive_ns = now_ns;
+		bool app_alive = alive_ns && now_ns - alive_ns < SILENT_NS;
 		engine_enter(e);
 		bool worked = engine_has_work(e);
 		if (worked)
 			engine_turn(e, 256);
-		timers_run(e, clock_ns());
+		timers_run(e, now_ns);
 		uint64_t deadline_ns = next_deadline(e);
 		bool any_active = e->active != NULL;
 		engine_leave(e);

@@ -145,7 +145,7 @@ Test(E4, one_shot)
 
 	expect_wc(&p.b, RQ, IBV_WC_SUCCESS, 0);
 	ok(ibv_req_notify_cq(p.b.rcq, 0));
-	/* ConnectX tells about completions beyond the consumer index that arming carries; others wait for a new one. */
+	/* ConnectX tells about completions that came after the last event; others wait for a new one. */
 	const char *profile = getenv("SIMHCA_TEST_PROFILE");
 	bool at_once = profile && strncmp(profile, "connectx", 8) == 0;
 	if (at_once)
