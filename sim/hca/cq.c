@@ -127,7 +127,6 @@ static void raise_event(struct hca_cq *cq, const struct hca_cqe *cqe)
 	if (cq->armed == 2 && !cqe->solicited && cqe->status == IBV_WC_SUCCESS)
 		return;
 	cq->armed = 0;
-	cq->event_head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&cq->h->e->armed_cqs, 1, memory_order_relaxed);
 	count_device(cq->h, CTR_COMPLETION_EVENTS, 1);
 	cq->h->cb.comp_event(cq->user);
@@ -331,9 +330,6 @@ int hca_cq_arm(struct hca_cq *cq, bool solicited_only)
 	/* From now on a packet must wake the agent; pairs with the sender's look at it after publishing. */
 	atomic_store(&e->seg->agent_sleeps, 1);
 	engine_turn(e, 64); /* what came before that store is handled here */
-	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
-	if (cq->armed && cq->h->prof.arm_sees_missed && head != cq->event_head && !cq_looks_empty(cq))
-		raise_event(cq, &(struct hca_cqe){.solicited = 1});
 	engine_leave(e);
 	return 0;
 }

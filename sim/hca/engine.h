@@ -206,7 +206,6 @@ struct hca_cq {
 	_Atomic uint32_t head; /* release by the engine, acquire by the poller */
 	_Atomic uint32_t tail; /* release by the poller, acquire by the engine */
 	uint32_t armed;	       /* engine: 0, 1 = any, 2 = solicited */
-	uint32_t event_head;   /* engine: head at the last event */
 	bool overrun;
 	_Atomic uint32_t users;
 	uint32_t polls;

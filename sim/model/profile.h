@@ -107,8 +107,6 @@ enum prof_compare { COMPARE_GRANT, COMPARE_CONSTANT };			    /* grant constant *
 	X(post, err_recv_full, ERRNO, ENOMEM, "ibv_post_recv: queue full")                                             \
 	X(post, err_recv_sge, ERRNO, EINVAL, "ibv_post_recv: too many SGEs")                                           \
 	X(post, err_recv_state, ERRNO, EINVAL, "ibv_post_recv: queue pair in RESET")                                   \
-	X(cq, arm_sees_missed, BOOL, 0,                                                                                \
-	  "arming raises an event at once when completions that came after the last event wait")                       \
 	X(cm, strict_cm, BOOL, 0, "iWARP: ibv_modify_qp to RTR or RTS is refused, only a connection manager connects") \
 	X(timing, timing_source, STR, "guess", "where the figures come from")                                          \
 	X(timing, guess, BOOL, 1, "the figures are not this adapter's own")                                            \
