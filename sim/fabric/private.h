@@ -17,9 +17,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#define FAB_WINDOW_B	 (UINT64_C(4) << 30)  /* address space for a segment; its file never gets larger */
-#define FAB_WINDOW_MIN_B (UINT64_C(64) << 20) /* what an address-space limit may cut it down to */
-#define SEG_PAGE_B	 UINT64_C(4096)	      /* granule of extents */
+#define FAB_FAR_B     (UINT64_C(4) << 30)  /* address space for a segment; its file never gets larger */
+#define FAB_FAR_MIN_B (UINT64_C(64) << 20) /* what an address-space limit may cut it down to */
+#define FAB_NEAR_B    (UINT64_C(16) << 20) /* most fabrics never need more; memory checkers walk all that is mapped */
+#define SEG_PAGE_B    UINT64_C(4096)	   /* granule of extents */
 
 /* Of the fabric's folder. */
 #define FAB_PREFIX     "simhca-"
@@ -52,8 +53,9 @@ struct fabric {
 	int seg_fd;
 	bool read_only;
 	uint32_t ring_B;
-	char *window; /* the file, and room for it to grow */
-	uint64_t window_B;
+	char *near;		  /* the file's first FAB_NEAR_B bytes, and room for it to grow up to them */
+	_Atomic(char *) far;	  /* the whole file, mapped when something lies beyond; release/acquire */
+	uint64_t far_B;		  /* written before far */
 	_Atomic uint64_t known_B; /* bytes the file is known to have; relaxed: it never shrinks */
 };
 
@@ -85,7 +87,7 @@ void seg_unmap(struct fabric *f);
 
 static inline struct seg_header *seg_of(const struct fabric *f)
 {
-	return (struct seg_header *)(void *)f->window;
+	return (struct seg_header *)(void *)f->near;
 }
 
 /* Takes the segment's lock, repairing what a dead holder left. 0, or -EROFS, -ENOTRECOVERABLE ... */
@@ -100,15 +102,18 @@ void seg_free(struct fabric *f, seg_off off, uint64_t size_B);
 /* Has the file grown to `end` bytes at least? 0 or negative errno. */
 int seg_learn_size(struct fabric *f, uint64_t end);
 
+/* The far window at off, mapped if need be; NULL without address space for it. */
+void *seg_far(struct fabric *f, seg_off off, uint64_t end);
+
 /* Pointer to len_B bytes at an extent's offset, or NULL when they are not all inside the file. */
 static inline void *seg_at(struct fabric *f, seg_off off, uint64_t len_B)
 {
-	if (off < sizeof(struct seg_header) || off % SEG_PAGE_B || len_B > f->window_B || off > f->window_B - len_B)
+	if (off < sizeof(struct seg_header) || off % SEG_PAGE_B || len_B > FAB_FAR_B || off > FAB_FAR_B - len_B)
 		return NULL;
-	if (unlikely(off + len_B > atomic_load_explicit(&f->known_B, memory_order_relaxed)) &&
-	    seg_learn_size(f, off + len_B))
+	uint64_t end = off + len_B;
+	if (unlikely(end > atomic_load_explicit(&f->known_B, memory_order_relaxed)) && seg_learn_size(f, end))
 		return NULL;
-	return f->window + off;
+	return likely(end <= FAB_NEAR_B) ? f->near + off : seg_far(f, off, end);
 }
 
 #define SEG_QP_CHUNK_B	round_up_u64(FAB_QP_CHUNK * sizeof(struct seg_qp), SEG_PAGE_B)

@@ -16,7 +16,7 @@ struct free_extent {
 #define HEADER_B round_up_u64(sizeof(struct seg_header), SEG_PAGE_B)
 
 /* More extents than a segment can have: bounds every walk over the free list. */
-#define EXTENTS_MAX (FAB_WINDOW_B / SEG_PAGE_B)
+#define EXTENTS_MAX (FAB_FAR_B / SEG_PAGE_B)
 
 static int fallocate_all(int fd, uint64_t from, uint64_t len_B)
 {
@@ -34,24 +34,49 @@ static int fallocate_all(int fd, uint64_t from, uint64_t len_B)
 /* ---- mapping ---- */
 
 /*
- * The file is mapped once, for as long as it may ever get: an offset becomes a pointer by one addition, and what the
- * file grows by is there at once. Beyond its end nothing may be touched, so its size is asked for before a new offset
- * is believed.
+ * The file is mapped for as long as it may ever get, in two windows: an offset becomes a pointer by one addition, and
+ * what the file grows by is there at once. Beyond its end nothing may be touched, so its size is asked for before a new
+ * offset is believed.
  */
-static int map_file(struct fabric *f)
+static void *map_window(struct fabric *f, uint64_t size_B)
 {
 	int prot = f->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+	void *p = mmap(NULL, size_B, prot, MAP_SHARED | MAP_NORESERVE, f->seg_fd, 0);
 
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static int map_file(struct fabric *f)
+{
 	atomic_init(&f->known_B, 0);
-	for (uint64_t size_B = FAB_WINDOW_B; size_B >= FAB_WINDOW_MIN_B; size_B /= 2) {
-		void *p = mmap(NULL, size_B, prot, MAP_SHARED | MAP_NORESERVE, f->seg_fd, 0);
-		if (p == MAP_FAILED)
-			continue; /* a limit on the address space */
-		f->window = p;
-		f->window_B = size_B;
-		return seg_learn_size(f, HEADER_B);
+	f->near = map_window(f, FAB_NEAR_B);
+	return f->near ? seg_learn_size(f, HEADER_B) : -ENOMEM;
+}
+
+/* Smaller and smaller while a limit on the address space refuses. */
+static char *map_far(struct fabric *f)
+{
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+	pthread_mutex_lock(&one_at_a_time);
+	char *far = atomic_load_explicit(&f->far, memory_order_acquire);
+	for (uint64_t size_B = FAB_FAR_B; !far && size_B >= FAB_FAR_MIN_B; size_B /= 2) {
+		far = map_window(f, size_B);
+		if (far)
+			f->far_B = size_B;
 	}
-	return -ENOMEM;
+	atomic_store_explicit(&f->far, far, memory_order_release); /* far_B is written; pairs with seg_far */
+	pthread_mutex_unlock(&one_at_a_time);
+	return far;
+}
+
+void *seg_far(struct fabric *f, seg_off off, uint64_t end)
+{
+	char *far = atomic_load_explicit(&f->far, memory_order_acquire);
+
+	if (!far)
+		far = map_far(f);
+	return far && end <= f->far_B ? far + off : NULL;
 }
 
 int seg_learn_size(struct fabric *f, uint64_t end)
@@ -64,20 +89,23 @@ int seg_learn_size(struct fabric *f, uint64_t end)
 	uint64_t size_B = (uint64_t)st.st_size / SEG_PAGE_B * SEG_PAGE_B;
 	if (end > size_B)
 		return -EPROTO;
-	if (end > f->window_B)
-		return -ENOMEM;
 	/* A file never shrinks, so it does not matter whose answer stays. */
-	atomic_store_explicit(&f->known_B, MIN(size_B, f->window_B), memory_order_relaxed);
+	atomic_store_explicit(&f->known_B, MIN(size_B, FAB_FAR_B), memory_order_relaxed);
 	return 0;
 }
 
 void seg_unmap(struct fabric *f)
 {
-	if (f->window)
-		munmap(f->window, f->window_B);
+	char *far = atomic_load_explicit(&f->far, memory_order_acquire);
+
+	if (f->near)
+		munmap(f->near, FAB_NEAR_B);
+	if (far)
+		munmap(far, f->far_B);
 	if (f->seg_fd >= 0)
 		close(f->seg_fd);
-	f->window = NULL;
+	f->near = NULL;
+	atomic_store_explicit(&f->far, NULL, memory_order_relaxed);
 	f->seg_fd = -1;
 }
 
@@ -228,7 +256,7 @@ int seg_alloc(struct fabric *f, uint64_t size_B, seg_off *off)
 	if (*off)
 		return 0;
 	uint64_t end = h->size_B;
-	if (end < HEADER_B || end % SEG_PAGE_B || end > FAB_WINDOW_B || size_B > FAB_WINDOW_B - end)
+	if (end < HEADER_B || end % SEG_PAGE_B || end > FAB_FAR_B || size_B > FAB_FAR_B - end)
 		return -ENOSPC;
 	int rc = fallocate_all(f->seg_fd, end, size_B);
 	if (rc)
@@ -306,7 +334,7 @@ static void repair(struct fabric *f)
 	h->free_extents = 0;
 	if (fstat(f->seg_fd, &st) || (uint64_t)st.st_size < HEADER_B)
 		return;
-	h->size_B = MIN((uint64_t)st.st_size / SEG_PAGE_B * SEG_PAGE_B, FAB_WINDOW_B);
+	h->size_B = MIN((uint64_t)st.st_size / SEG_PAGE_B * SEG_PAGE_B, FAB_FAR_B);
 	uint32_t chunks = MIN(atomic_load(&h->num_qp_chunks), FAB_QP_CHUNKS_MAX);
 	for (uint32_t i = 0; i < chunks; i++)
 		note_used(&u, atomic_load(&h->qp_chunks[i]), SEG_QP_CHUNK_B);

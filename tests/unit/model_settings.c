@@ -163,7 +163,7 @@ Test(model_settings, each)
 	setenv("SIMHCA_WIRE_TEST", "seed=2,dup=5", 1);
 	struct settings s = loaded();
 	cr_expect_eq(settings_each(&s, look, &count), 0);
-	cr_expect_eq(count, 14);
+	cr_expect_eq(count, 13);
 	count = 0;
 	cr_expect_eq(settings_each(&s, stop, &count), 7);
 	cr_expect_eq(count, 1);
