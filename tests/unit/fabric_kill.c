@@ -3,6 +3,7 @@
  * Processes are killed at random moments: while they send, and while they join, leave, claim queue pairs and make
  * rings. Whoever remains sees whole packets only, sees the death, gets everything back, and never hangs.
  */
+#include "sim/fabric/private.h"
 #include "tests/unit/fabric_util.h"
 
 #include <pthread.h>
@@ -31,13 +32,14 @@ static uint32_t free_qp_slots(struct fabric *f, uint32_t *all)
 }
 
 /* What is on the list of free extents; each begins with {next, size}. */
-static uint64_t free_B(const struct seg_header *h)
+static uint64_t free_B(struct fabric *f)
 {
+	const struct seg_header *h = fabric_seg(f);
 	uint64_t sum = 0, last = 0;
 
 	for (seg_off off = h->free_extents; off;) {
-		const uint64_t *e = (const void *)((const char *)h + off);
-		CHECK(off > last && e[1] && off + e[1] <= h->size_B);
+		const uint64_t *e = seg_at(f, off, 16);
+		CHECK(e && off > last && e[1] && off + e[1] <= h->size_B);
 		sum += e[1];
 		last = off;
 		off = e[0];
@@ -225,10 +227,10 @@ static void kill_churners(void)
 				 (unsigned long long)r->from_inc, i % FAB_NODES_MAX, (unsigned long long)r->to_inc,
 				 r->tx_attached, r->rx_attached);
 	}
-	CHECK(h->size_B < 64 << 20 && h->size_B - free_B(h) < 2 << 20);
+	CHECK(h->size_B < 64 << 20 && h->size_B - free_B(world.f) < 2 << 20);
 	printf("%d churners killed in %llu lives, segment %llu KiB, %llu of them free\n", KILLS,
 	       (unsigned long long)h->next_incarnation, (unsigned long long)h->size_B >> 10,
-	       (unsigned long long)free_B(h) >> 10);
+	       (unsigned long long)free_B(world.f) >> 10);
 	for (int i = 0; i < 2; i++) {
 		node_drop_life(n[i]);
 		node_leave(n[i]);
@@ -247,7 +249,7 @@ static void kill_holder(void)
 
 	CHECK(!node_join(f, &n) && !node_hold_life(n));
 	CHECK(!wire_tx_open(n, node_index(n), &tx) && node_key_slot(n, 0));
-	uint64_t before_B = free_B(h), size_B = h->size_B;
+	uint64_t before_B = free_B(world.f), size_B = h->size_B;
 	CHECK(before_B);
 	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
 		pid_t pid = util_fork();
@@ -261,7 +263,7 @@ static void kill_holder(void)
 		CHECK(!node_join(f, &more));
 		node_leave(more);
 		CHECK(h->size_B == size_B);
-		CHECK(free_B(h) == before_B);
+		CHECK(free_B(world.f) == before_B);
 	}
 	CHECK(util_send(tx, PKT_SEND, 1, NULL, 8) && util_receive(n, node_index(n)));
 	node_drop_life(n);
