@@ -60,7 +60,7 @@ void timers_run(struct engine *e, uint64_t now_ns)
 		if (qp->rnr_until_ns)
 			rnr_next_ns = MIN(rnr_next_ns, qp->rnr_until_ns);
 	}
-	e->rnr_next_ns = rnr_next_ns;
+	atomic_store_explicit(&e->rnr_next_ns, rnr_next_ns, memory_order_relaxed);
 	atomic_store_explicit(&e->rnr_waits, rnr_next_ns != UINT64_MAX, memory_order_relaxed);
 }
 

@@ -215,8 +215,9 @@ void completer_rnr(struct hca_qp *qp, const struct pkt *p)
 	qp->floor_ps = MAX(qp->floor_ps, p->arrive_ps + (int64_t)wait_ns * 1000);
 	qp->rnr_until_ns = clock_ns() + wait_ns;
 	engine_activate(qp);
-	if (!atomic_load_explicit(&e->rnr_waits, memory_order_relaxed) || qp->rnr_until_ns < e->rnr_next_ns)
-		e->rnr_next_ns = qp->rnr_until_ns;
+	if (!atomic_load_explicit(&e->rnr_waits, memory_order_relaxed) ||
+	    qp->rnr_until_ns < atomic_load_explicit(&e->rnr_next_ns, memory_order_relaxed))
+		atomic_store_explicit(&e->rnr_next_ns, qp->rnr_until_ns, memory_order_relaxed);
 	atomic_store_explicit(&e->rnr_waits, true, memory_order_relaxed);
 	node_wake(e->seg); /* the agent's nap may be longer than the wait */
 }

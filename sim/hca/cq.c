@@ -263,7 +263,9 @@ static inline void poll_drive(struct hca_cq *cq)
 
 	if (!atomic_load_explicit(&e->app_alive, memory_order_relaxed))
 		atomic_store_explicit(&e->app_alive, true, memory_order_relaxed);
-	if ((cq_looks_empty(cq) || (++cq->polls & 15) == 0) && engine_has_work(e))
+	uint32_t polls = atomic_load_explicit(&cq->polls, memory_order_relaxed) + 1;
+	atomic_store_explicit(&cq->polls, polls, memory_order_relaxed);
+	if ((cq_looks_empty(cq) || polls % 16 == 0) && engine_has_work(e))
 		engine_try(e);
 }
 

@@ -283,12 +283,12 @@ void packet_head(const struct hca_qp *qp, struct pkt *p, enum pkt_op op, unsigne
 	p->imm = 0;
 }
 
-void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p)
+void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p, uint64_t wr_id)
 {
 	if (unlikely(sim_log_level >= LOG_PACKET))
 		say_packet("out", p);
-	stage_passed(qp, STAGE_TRANSMIT, p->psn_count, 0, p->arrive_ps - qp->pt->net_ps);
-	stage_passed(qp, STAGE_WIRE, 1, 0, p->arrive_ps);
+	stage_passed(qp, STAGE_TRANSMIT, p->psn_count, wr_id, p->arrive_ps - qp->pt->net_ps);
+	stage_passed(qp, STAGE_WIRE, 1, wr_id, p->arrive_ps);
 	if (unlikely(e->wiretest != NULL))
 		wiretest_publish(e->wiretest, qp->tx, p);
 	else
@@ -350,11 +350,8 @@ void engine_turn(struct engine *e, unsigned budget)
 		run_resume(e);
 	if (e->owe)
 		run_owe(e);
-	if (unlikely(atomic_load_explicit(&e->rnr_waits, memory_order_relaxed))) {
-		uint64_t now_ns = clock_ns();
-		if (now_ns >= e->rnr_next_ns)
-			timers_run(e, now_ns);
-	}
+	if (unlikely(rnr_is_due(e)))
+		timers_run(e, clock_ns());
 }
 
 /* ---- life ---- */

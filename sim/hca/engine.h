@@ -154,7 +154,8 @@ struct engine {
 	uint32_t num_mrs;
 	uint64_t locked_B;
 	struct wiretest *wiretest; /* NULL unless armed */
-	uint64_t rnr_next_ns;	   /* earliest RNR deadline */
+	_Atomic uint64_t
+	    rnr_next_ns; /* earliest RNR deadline; written under the lock, read by polls without it (relaxed) */
 	_Atomic bool stop;
 	pthread_t agent;
 	bool agent_runs;
@@ -208,8 +209,8 @@ struct hca_cq {
 	uint32_t armed;	       /* engine: 0, 1 = any, 2 = solicited */
 	bool overrun;
 	_Atomic uint32_t users;
-	uint32_t polls;
-	struct hca_cqe last; /* polling: copy handed out */
+	_Atomic uint32_t polls; /* relaxed: a lost count does not matter */
+	struct hca_cqe last;	/* polling: copy handed out */
 };
 
 /* A READ or atomic that the responder works on or keeps for duplicates. */
@@ -327,11 +328,16 @@ void engine_leave(struct engine *e);
 void engine_turn(struct engine *e, unsigned budget); /* engine lock held */
 uint64_t clock_ns(void);
 
+static inline bool rnr_is_due(struct engine *e)
+{
+	return atomic_load_explicit(&e->rnr_waits, memory_order_relaxed) &&
+	       clock_ns() >= atomic_load_explicit(&e->rnr_next_ns, memory_order_relaxed);
+}
+
 static inline bool engine_has_work(struct engine *e)
 {
 	return wire_has_work(e->node) || atomic_load_explicit(&e->work, memory_order_relaxed) ||
-	       atomic_load_explicit(&e->more, memory_order_relaxed) ||
-	       (unlikely(atomic_load_explicit(&e->rnr_waits, memory_order_relaxed)) && clock_ns() >= e->rnr_next_ns);
+	       atomic_load_explicit(&e->more, memory_order_relaxed) || unlikely(rnr_is_due(e));
 }
 
 /* The following run under the engine lock. */
@@ -344,7 +350,7 @@ void engine_deactivate(struct hca_qp *qp);
 void engine_forget(struct hca_qp *qp); /* off every list */
 /* Header of a packet to the connected peer: everything but payload, immediate and time. */
 void packet_head(const struct hca_qp *qp, struct pkt *p, enum pkt_op op, unsigned flags, uint32_t psn);
-void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p);
+void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p, uint64_t wr_id);
 
 /* ---- agent.c ---- */
 int agent_start(struct engine *e);

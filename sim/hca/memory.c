@@ -109,6 +109,13 @@ static int reg_refuse(const struct hca *h, const char *why, int err)
 	return err;
 }
 
+static int reg_over_limit(const struct hca *h, uint64_t length, uint64_t locked_B, uint64_t limit_B)
+{
+	say(LOG_WHY, "ibv_reg_mr on %s: %llu bytes asked, %llu registered, %llu allowed (SIMHCA_MAX_LOCKED_B): ENOMEM",
+	    h->prof.name, (unsigned long long)length, (unsigned long long)locked_B, (unsigned long long)limit_B);
+	return ENOMEM;
+}
+
 static int reg_check(const struct hca *h, uint64_t start, uint64_t length, int access)
 {
 	if ((unsigned)access & ~(unsigned)(ACCESS_KNOWN | ACCESS_OPTIONAL))
@@ -145,7 +152,7 @@ int hca_mr_reg(struct hca_pd *pd, void *addr, uint64_t length, uint64_t iova, in
 	if (e->num_mrs >= h->prof.max_mr)
 		err = reg_refuse(h, "max_mr regions are registered", ENOMEM);
 	else if (limit_B && (length > limit_B || e->locked_B > limit_B - length))
-		err = reg_refuse(h, "over the limit of locked memory", ENOMEM);
+		err = reg_over_limit(h, length, e->locked_B, limit_B);
 	else
 		err = key_alloc(e, mr);
 	if (!err) {

@@ -6,30 +6,44 @@
  */
 #include "sim/hca/engine.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 /* ---- refusals ---- */
 
-enum refusal { REFUSE_INLINE, REFUSE_SGE, REFUSE_FULL, REFUSE_OPCODE, REFUSE_STATE };
-
-/* Counts and explains; returns err as the driver does, sign included. */
-static int refuse(struct hca_qp *qp, enum refusal what, int err, uint64_t asked, uint64_t allowed)
+static const char *state_name(enum ibv_qp_state state)
 {
-	static const struct {
-		enum counter counter;
-		const char *text;
-	} kinds[] = {
-	    [REFUSE_INLINE] = {CTR_REFUSALS_INLINE, "bytes of inline data"},
-	    [REFUSE_SGE] = {CTR_REFUSALS_SGE, "SGEs"},
-	    [REFUSE_FULL] = {CTR_REFUSALS_FULL, "entries of queue room"},
-	    [REFUSE_OPCODE] = {CTR_REFUSALS_OPCODE, "opcode or address not allowed here"},
-	    [REFUSE_STATE] = {CTR_REFUSALS_STATE, "state not allowed (0 RESET, 1 INIT, 2 RTR, 3 RTS, 6 ERR)"},
-	};
-	count_shared(qp->slot, CTR_REFUSALS, 1);
-	count_shared(qp->slot, CTR_REFUSALS_POST, 1);
-	count_shared(qp->slot, kinds[what].counter, 1);
-	say(LOG_WHY, "post on %s, queue pair 0x%x: %s: %llu asked, %llu allowed: %s%s", qp->h->prof.name, qp->qpn,
-	    kinds[what].text, (unsigned long long)asked, (unsigned long long)allowed, err < 0 ? "-" : "",
-	    strerrorname_np(err < 0 ? -err : err));
-	return err;
+	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+
+	return (unsigned)state < ARRAY_LEN(names) ? names[state] : "?";
+}
+
+/*
+ * Counts a refusal under its reason and explains it; returns err as the driver does, sign included. The text is only
+ * made when somebody reads it.
+ */
+#define refuse(qp, reason, err, ...)                                                                                   \
+	({                                                                                                             \
+		int refuse_err = (err);                                                                                \
+		count_shared((qp)->slot, CTR_REFUSALS, 1);                                                             \
+		count_shared((qp)->slot, CTR_REFUSALS_POST, 1);                                                        \
+		count_shared((qp)->slot, reason, 1);                                                                   \
+		if (sim_log_level >= LOG_WHY)                                                                          \
+			refuse_say(qp, refuse_err, __VA_ARGS__);                                                       \
+		refuse_err;                                                                                            \
+	})
+
+__attribute__((format(printf, 3, 4), cold)) static void refuse_say(const struct hca_qp *qp, int err, const char *fmt,
+								   ...)
+{
+	char text[160];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	sim_log_line("post on %s, queue pair 0x%x: %s: %s%s", qp->h->prof.name, qp->qpn, text, err < 0 ? "-" : "",
+		     strerrorname_np(err < 0 ? -err : err));
 }
 
 /* ---- building one work request ---- */
@@ -41,9 +55,11 @@ static inline int check_state(struct hca_qp *qp)
 	if (likely(state == IBV_QPS_RTS || state == IBV_QPS_SQD))
 		return 0;
 	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE)
-		return qp->h->prof.err_errored ? refuse(qp, REFUSE_STATE, qp->h->prof.err_errored, state, IBV_QPS_RTS)
+		return qp->h->prof.err_errored ? refuse(qp, CTR_REFUSALS_STATE, qp->h->prof.err_errored,
+							"the queue pair is in %s", state_name(state))
 					       : 0;
-	return refuse(qp, REFUSE_STATE, qp->h->prof.err_state, state, IBV_QPS_RTS);
+	return refuse(qp, CTR_REFUSALS_STATE, qp->h->prof.err_state, "the queue pair is in %s, sending needs RTS",
+		      state_name(state));
 }
 
 static inline int check_op(struct hca_qp *qp, unsigned op, uint64_t remote_addr)
@@ -51,16 +67,18 @@ static inline int check_op(struct hca_qp *qp, unsigned op, uint64_t remote_addr)
 	const struct profile *p = &qp->h->prof;
 
 	if (unlikely(op >= OP_COUNT))
-		return refuse(qp, REFUSE_OPCODE, p->err_opcode, op, OP_COUNT - 1);
+		return refuse(qp, CTR_REFUSALS_OPCODE, p->err_opcode, "opcode %u is not known", op);
 	unsigned flags = sim_ops[op].flags;
 	if (likely(!(flags & (OPF_ATOMIC | OPF_LOCAL | OPF_INV))))
 		return 0;
 	if (flags & (OPF_LOCAL | OPF_INV))
-		return refuse(qp, REFUSE_OPCODE, EOPNOTSUPP, op, OP_FETCH_ADD);
+		return refuse(qp, CTR_REFUSALS_OPCODE, EOPNOTSUPP, "%s is not emulated yet", sim_ops[op].name);
 	if (p->atomic_cap == ATOMIC_NONE)
-		return refuse(qp, REFUSE_OPCODE, p->err_opcode, op, OP_READ);
+		return refuse(qp, CTR_REFUSALS_OPCODE, p->err_opcode, "%s: this adapter has no atomics",
+			      sim_ops[op].name);
 	if (p->err_atomic_align && (remote_addr & 7))
-		return refuse(qp, REFUSE_OPCODE, p->err_atomic_align, remote_addr & 7, 0);
+		return refuse(qp, CTR_REFUSALS_OPCODE, p->err_atomic_align,
+			      "%s at an address that is not a multiple of 8", sim_ops[op].name);
 	return 0;
 }
 
@@ -83,7 +101,8 @@ static inline int open_slot(struct hca_qp *qp, uint64_t wr_id, unsigned send_fla
 		return err;
 	uint32_t used = sq_used(sq);
 	if (unlikely(used >= sq->max_units))
-		return refuse(qp, REFUSE_FULL, qp->h->prof.err_full, 1, 0);
+		return refuse(qp, CTR_REFUSALS_FULL, qp->h->prof.err_full, "send queue full, %u entries are in use",
+			      used);
 	struct wqe *w = sq_slot(sq, sq->build);
 	w->wr_id = wr_id;
 	w->op = (uint8_t)op;
@@ -114,7 +133,8 @@ static inline int put_sges(struct hca_qp *qp, struct wqe *w, const struct ibv_sg
 	uint64_t total = 0;
 
 	if (unlikely(num > qp->grant.sge_limit_post))
-		return refuse(qp, REFUSE_SGE, qp->h->prof.err_sge, num, qp->grant.sge_limit_post);
+		return refuse(qp, CTR_REFUSALS_SGE, qp->h->prof.err_sge, "%zu SGEs asked, %u allowed", num,
+			      qp->grant.sge_limit_post);
 	for (size_t i = 0; i < num; i++) {
 		w->sge[i] = sge[i];
 		total += sge[i].length;
@@ -132,11 +152,13 @@ static inline int put_inline(struct hca_qp *qp, struct wqe *w, const struct ibv_
 	uint64_t total = 0;
 
 	if (unlikely(num > qp->grant.sge_limit_post && qp->h->prof.inline_counts_sge))
-		return refuse(qp, REFUSE_SGE, qp->h->prof.err_sge, num, qp->grant.sge_limit_post);
+		return refuse(qp, CTR_REFUSALS_SGE, qp->h->prof.err_sge, "%zu SGEs asked, %u allowed", num,
+			      qp->grant.sge_limit_post);
 	for (size_t i = 0; i < num; i++)
 		total += sge[i].length;
 	if (unlikely(total > qp->grant.inline_limit_post_B))
-		return refuse(qp, REFUSE_INLINE, qp->h->prof.err_inline, total, qp->grant.inline_limit_post_B);
+		return refuse(qp, CTR_REFUSALS_INLINE, qp->h->prof.err_inline, "%llu bytes inline asked, %u allowed",
+			      (unsigned long long)total, qp->grant.inline_limit_post_B);
 	uint8_t *to = w->data;
 	for (size_t i = 0; i < num; i++) {
 		memcpy(to, (const void *)(uintptr_t)sge[i].addr, sge[i].length);
@@ -170,7 +192,8 @@ static inline int close_slot(struct hca_qp *qp, struct wqe *w)
 	model_wqe_plan(&qp->h->prof, &shape, &plan);
 	uint32_t used = sq->units_posted - atomic_load_explicit(&sq->units_freed, memory_order_relaxed);
 	if (unlikely(used + plan.units > sq->max_units))
-		return refuse(qp, REFUSE_FULL, qp->h->prof.err_full, plan.units, sq->max_units - used);
+		return refuse(qp, CTR_REFUSALS_FULL, qp->h->prof.err_full, "send queue full: %u blocks asked, %u left",
+			      plan.units, sq->max_units - used);
 	w->blocks = (uint16_t)plan.blocks;
 	w->wqe_B = (uint16_t)plan.wqe_B;
 	if (plan.push)
@@ -278,7 +301,7 @@ static int build(struct hca_qp *qp, const struct ibv_send_wr *wr)
 		w->imm = wr->imm_data;
 	bool is_inline = wants_inline(qp, wr->send_flags, wr->opcode, &err);
 	if (unlikely(err))
-		return refuse(qp, REFUSE_OPCODE, err, wr->opcode, OP_SEND_IMM);
+		return refuse(qp, CTR_REFUSALS_OPCODE, err, "%s cannot be inline", sim_ops[wr->opcode].name);
 	size_t num = wr->num_sge > 0 ? (size_t)wr->num_sge : 0;
 	err = is_inline ? put_inline(qp, w, wr->sg_list, num) : put_sges(qp, w, wr->sg_list, num);
 	return unlikely(err) ? err : close_slot(qp, w);
@@ -390,13 +413,15 @@ void hca_wr_inline(struct hca_qp *qp, size_t num_buf, const struct ibv_data_buf 
 	if (!is_inline) {
 		if (!qp->wr_error)
 			qp->wr_error = EINVAL;
-		refuse(qp, REFUSE_OPCODE, qp->wr_error, w->op, OP_SEND_IMM);
+		refuse(qp, CTR_REFUSALS_OPCODE, qp->wr_error, "%s cannot be inline", sim_ops[w->op].name);
 		return;
 	}
 	for (size_t i = 0; i < num_buf; i++)
 		total += bufs[i].length;
 	if (unlikely(total > qp->grant.inline_limit_post_B)) {
-		qp->wr_error = refuse(qp, REFUSE_INLINE, qp->h->prof.err_inline, total, qp->grant.inline_limit_post_B);
+		qp->wr_error =
+		    refuse(qp, CTR_REFUSALS_INLINE, qp->h->prof.err_inline, "%llu bytes inline asked, %u allowed",
+			   (unsigned long long)total, qp->grant.inline_limit_post_B);
 		return;
 	}
 	uint8_t *to = w->data;
@@ -449,12 +474,14 @@ static int build_recv(struct hca_qp *qp, const struct ibv_recv_wr *wr)
 	uint64_t total = 0;
 
 	if (unlikely(qp_state(qp) == IBV_QPS_RESET))
-		return refuse(qp, REFUSE_STATE, p->err_recv_state, IBV_QPS_RESET, IBV_QPS_INIT);
+		return refuse(qp, CTR_REFUSALS_STATE, p->err_recv_state,
+			      "the queue pair is in RESET, receives need INIT");
 	/* acquire pairs with give_back in cq.c: the slot is free to be written */
 	if (unlikely(head - atomic_load_explicit(&rq->tail, memory_order_acquire) >= rq->max_wr))
-		return refuse(qp, REFUSE_FULL, p->err_recv_full, 1, 0);
+		return refuse(qp, CTR_REFUSALS_FULL, p->err_recv_full, "receive queue full, %u entries are in use",
+			      rq->max_wr);
 	if (unlikely(num > rq->max_sge))
-		return refuse(qp, REFUSE_SGE, p->err_recv_sge, num, rq->max_sge);
+		return refuse(qp, CTR_REFUSALS_SGE, p->err_recv_sge, "%u SGEs asked, %u allowed", num, rq->max_sge);
 	struct rqe *r = rq_slot(rq, head);
 	r->wr_id = wr->wr_id;
 	r->num_sge = num;

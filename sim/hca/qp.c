@@ -272,7 +272,7 @@ static int modify_refuse(struct hca_qp *qp, enum ibv_qp_state to, const char *wh
 
 	count_device(qp->h, CTR_REFUSALS, 1);
 	count_device(qp->h, CTR_REFUSALS_MODIFY, 1);
-	say(LOG_WHY, "ibv_modify_qp on %s, queue pair 0x%x, %s to %s: %s: EINVAL", qp->h->prof.name, qp->qpn,
+	say(LOG_WHY, "ibv_modify_qp on %s, queue pair 0x%x, from %s to %s: %s: EINVAL", qp->h->prof.name, qp->qpn,
 	    (unsigned)from < ARRAY_LEN(names) ? names[from] : "?", (unsigned)to < ARRAY_LEN(names) ? names[to] : "?",
 	    why);
 	return EINVAL;

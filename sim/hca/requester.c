@@ -193,7 +193,7 @@ static enum step send_piece(struct hca_qp *qp, struct wqe *w, uint32_t *moved_B)
 		if (unlikely(fault))
 			return local_fault(qp, w, fault);
 	}
-	engine_publish(qp->e, qp, p);
+	engine_publish(qp->e, qp, p, w->wr_id);
 	count(qp, CTR_TX_BYTES, len_B);
 	*moved_B += len_B;
 	qp->sq.tx_off_B += len_B;
@@ -229,7 +229,7 @@ static enum step send_request(struct hca_qp *qp, struct wqe *w)
 		p->ext->reth.rkey = w->rkey;
 		p->ext->reth.length = w->length - w->resp_B;
 	}
-	engine_publish(qp->e, qp, p);
+	engine_publish(qp->e, qp, p, w->wr_id);
 	qp->rd_out++;
 	qp->sq.next++;
 	return STEP_ON;

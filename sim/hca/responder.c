@@ -130,7 +130,7 @@ static bool pay_response(struct hca_qp *qp, struct read_res *res, uint32_t *paid
 	if (!res->atomic)
 		p->arrive_ps = res->arrive_ps + t->nic_rx + time_tx_ps(t, res->length, true, qp->mtu_B, 4) - t->nic_tx +
 			       qp->pt->net_ps;
-	engine_publish(qp->e, qp, p);
+	engine_publish(qp->e, qp, p, 0);
 	count(qp, CTR_TX_BYTES, len_B);
 	res->off_B += len_B;
 	*paid_B += len_B;
@@ -173,7 +173,7 @@ static bool pay_one(struct hca_qp *qp, enum pkt_op op, uint32_t psn, uint8_t syn
 	p->syndrome = syndrome;
 	p->arrive_ps = qp->r.ack_ps + qp->pt->ack_ps;
 	stage_passed(qp, STAGE_ACKNOWLEDGEMENT, 1, 0, qp->r.ack_ps + qp->pt->t.nic_rx + qp->pt->t.ack_turn);
-	engine_publish(qp->e, qp, p);
+	engine_publish(qp->e, qp, p, 0);
 	return true;
 }
 
