@@ -6,7 +6,7 @@
  *   name = lab
  *
  *   [device mlx5_0]
- *   profile = connectx6dx        a profile's name or path
+ *   profile = connectx6dx        a profile's name or path; a relative path starts at the folder of the fabric file
  *   ports = 2                    1 or 2, default 1
  *
  *   [port mlx5_0:1]
@@ -22,6 +22,7 @@
 #include <ctype.h>
 #include <infiniband/verbs.h>
 #include <ini.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,21 +87,34 @@ static void set_fabric(struct reader *r, const char *key, const char *value)
 		fab_copy_name(r->cfg->name, sizeof(r->cfg->name), value);
 }
 
+/* A path that is relative starts at the folder of the fabric file, so that the two can be moved together. */
+static void set_profile(struct reader *r, const char *value)
+{
+	const char *slash = strrchr(r->path, '/');
+	char path[PATH_MAX], why[256];
+	bool relative = profile_is_path(value) && *value != '/';
+	int folder_len = slash && relative ? (int)(slash + 1 - r->path) : 0;
+
+	r->has_profile[r->device] = true;
+	if (snprintf(path, sizeof(path), "%.*s%s", folder_len, r->path, value) >= (int)sizeof(path)) {
+		fail(r, "profile: the path is too long");
+		return;
+	}
+	int rc = profile_load(path, &r->cfg->devices[r->device].profile, why, sizeof(why));
+	if (rc)
+		fail_at(r, r->line, rc, "%s", why);
+}
+
 static void set_device(struct reader *r, const char *key, const char *value)
 {
 	struct fab_device_config *d = &r->cfg->devices[r->device];
-	char why[256];
 
-	if (!strcmp(key, "ports")) {
+	if (!strcmp(key, "ports"))
 		parse_u32(r, key, value, 1, FAB_PORTS_MAX, &d->num_ports);
-	} else if (!strcmp(key, "profile")) {
-		int rc = profile_load(value, &d->profile, why, sizeof(why));
-		if (rc)
-			fail_at(r, r->line, rc, "%s", why);
-		r->has_profile[r->device] = true;
-	} else {
+	else if (!strcmp(key, "profile"))
+		set_profile(r, value);
+	else
 		fail(r, "unknown key '%s' in [device %s]", key, d->name);
-	}
 }
 
 static void set_address(struct reader *r, char *to, size_t size, const char *value)

@@ -71,6 +71,12 @@ struct pkt_ref {
 
 #define PKT_UNIT_B 64u
 
+#ifdef __SANITIZE_THREAD__
+#define WIRE_PEEK __attribute__((no_sanitize_thread, noinline, unused))
+#else
+#define WIRE_PEEK inline
+#endif
+
 /* Extended header bytes of a packet, from its opcode and flags alone: 16 (RETH), 32 (atomic), 0. */
 static inline uint32_t pkt_ext_B(uint8_t op, uint8_t flags)
 {
@@ -247,11 +253,7 @@ int wire_pending(struct fab_node *n);
  * A look without the lock may be late: the place where a record was awaited can hold another one's payload by now. Then
  * the answer is wrong for a moment, which costs its reader a look under the lock. The thread sanitizer need not know.
  */
-#ifdef __SANITIZE_THREAD__
-__attribute__((no_sanitize_thread, noinline))
-#endif
-static inline uint32_t
-wire_peek(const struct pkt *p)
+static WIRE_PEEK uint32_t wire_peek(const struct pkt *p)
 {
 	return atomic_load_explicit(&p->word, memory_order_relaxed);
 }

@@ -38,6 +38,7 @@
 
 enum value_type {
 	T_U32,
+	T_HEX32,
 	T_U64,
 	T_BOOL,
 	T_STR,
@@ -60,6 +61,7 @@ static const struct {
 	const char *accepted;
 	const char *const *words; /* of a set, or NULL */
 } value_types[T_COUNT] = {[T_U32] = {"a number up to 4294967295", NULL},
+			  [T_HEX32] = {"a number up to 0xffffffff", NULL},
 			  [T_U64] = {"a number, or 1<<n", NULL},
 			  [T_BOOL] = {"0 or 1", NULL},
 			  [T_STR] = {"text of at most 63 characters", NULL},
@@ -316,6 +318,7 @@ static bool key_parse(const struct key *key, const char *text, struct profile *p
 
 	switch (key->type) {
 	case T_U32:
+	case T_HEX32:
 		if (!parse_number(text, &n) || n > UINT32_MAX)
 			return false;
 		*(uint32_t *)field = (uint32_t)n;
@@ -360,6 +363,7 @@ static void key_format(const struct key *key, const struct profile *p, char *buf
 
 	switch (key->type) {
 	case T_U32: snprintf(buf, size, "%u", *(const uint32_t *)field); break;
+	case T_HEX32: snprintf(buf, size, "0x%04x", *(const uint32_t *)field); break;
 	case T_U64: snprintf(buf, size, "0x%llx", (unsigned long long)*(const uint64_t *)field); break;
 	case T_BOOL: snprintf(buf, size, "%d", *(const bool *)field); break;
 	case T_STR: snprintf(buf, size, "%.*s", PROFILE_STR_MAX - 1, (const char *)field); break;
@@ -562,7 +566,7 @@ static size_t profile_dirs(const char *dirs[PROFILE_DIRS])
 	return n;
 }
 
-static bool is_path(const char *name)
+bool profile_is_path(const char *name)
 {
 	size_t len = strlen(name);
 
@@ -590,7 +594,7 @@ int profile_load(const char *name_or_path, struct profile *p, char *err, size_t 
 
 	if (err_size)
 		*err = '\0';
-	if (is_path(name_or_path))
+	if (profile_is_path(name_or_path))
 		return read_file(name_or_path, p, err, err_size);
 	for (size_t i = 0; i < n && *name_or_path; i++) {
 		int len = snprintf(path, sizeof(path), "%s/%s.ini", dirs[i], name_or_path);

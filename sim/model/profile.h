@@ -22,7 +22,7 @@ enum prof_sq_counts { SQ_COUNTS_WR, SQ_COUNTS_BLOCKS };			    /* wr blocks */
 enum prof_compare { COMPARE_GRANT, COMPARE_CONSTANT };			    /* grant constant */
 
 /*
- * Key types: U32, U64 (decimal or 0x...; U64 also 1<<n), BOOL (0/1), STR, ERRNO (a name such as EINVAL, with a
+ * Key types: U32, HEX32, U64 (decimal or 0x...; U64 also 1<<n), BOOL (0/1), STR, ERRNO (a name such as EINVAL, with a
  * leading minus where the provider returns it negative), PS (decimal nanoseconds in the file, picoseconds here),
  * MBPS (decimal GB/s or Gb/s in the file as the key says, MB/s here), FRAC (decimal in the file, millionths here),
  * E_xxx (one of the sets above).
@@ -31,7 +31,7 @@ enum prof_compare { COMPARE_GRANT, COMPARE_CONSTANT };			    /* grant constant *
  */
 #define PROFILE_KEYS(X)                                                                                                \
 	X(identity, family, STR, "generic", "family of adapters, for messages")                                        \
-	X(identity, vendor_id, U32, 0, "vendor_id of ibv_query_device")                                                \
+	X(identity, vendor_id, HEX32, 0, "vendor_id of ibv_query_device")                                              \
 	X(identity, vendor_part_id, U32, 0, "vendor_part_id of ibv_query_device")                                      \
 	X(identity, hw_ver, U32, 0, "hw_ver of ibv_query_device")                                                      \
 	X(identity, fw_ver, STR, "1.0.0", "firmware version string")                                                   \
@@ -165,6 +165,7 @@ enum prof_compare { COMPARE_GRANT, COMPARE_CONSTANT };			    /* grant constant *
 #define PROF_FIELD_STR(key)	    char key[PROFILE_STR_MAX];
 #define PROF_FIELD(type, key)	    PROF_FIELD_##type(key)
 #define PROF_FIELD_U32(key)	    PROF_C_U32 key;
+#define PROF_FIELD_HEX32(key)	    PROF_C_U32 key;
 #define PROF_FIELD_U64(key)	    PROF_C_U64 key;
 #define PROF_FIELD_BOOL(key)	    PROF_C_BOOL key;
 #define PROF_FIELD_ERRNO(key)	    PROF_C_ERRNO key;
@@ -194,6 +195,8 @@ struct profile {
  * ("profile x.ini:12: unknown key 'foo' in [limits]").
  */
 int profile_load(const char *name_or_path, struct profile *p, char *err, size_t err_size);
+/* Would profile_load take it for the path of a file? */
+bool profile_is_path(const char *name_or_path);
 
 /* Writes a complete profile file that profile_load reads back to the same structure. 0 or negative errno. */
 int profile_dump(const struct profile *p, int fd);
