@@ -59,8 +59,10 @@ int ring_create(struct fab_node *n, uint32_t to, uint64_t to_inc, seg_off *off)
 	atomic_init(&r->refused, 0);
 	atomic_init(&r->head, 0);
 	atomic_init(&r->want_space, 0);
-	/* The first word is all a consumer looks at; the word behind a record is zeroed before the record appears. */
-	atomic_init(&((struct pkt *)(void *)r->data)->word, 0);
+	atomic_init(&r->seen, 0);
+	/* A word that is not zero is a record, so every unit that is free begins with zero. */
+	for (uint32_t i = 0; i < r->units; i++)
+		atomic_init(&((struct pkt *)(void *)(r->data + (size_t)i * PKT_UNIT_B))->word, 0);
 	/* release: the ring is whole; pairs with the acquire in the consumer */
 	atomic_store_explicit(head, *off, memory_order_release);
 	return 0;

@@ -157,6 +157,20 @@ static bool has_room(struct wire_tx *tx, uint32_t units)
 	return tx->tail + units < tx->limit;
 }
 
+/* Zero for the first word of each unit in [from, to). */
+static void zero_words(unsigned char *data, uint64_t from, uint64_t to, uint32_t mask)
+{
+	for (uint64_t pos = from; pos != to; pos++)
+		atomic_store_explicit(&unit_at(data, pos, mask)->word, 0, memory_order_relaxed);
+}
+
+void wire_wipe(struct wire_tx *tx)
+{
+	if (tx->ring)
+		zero_words(tx->data, tx->tail, tx->tail + tx->reserved, tx->mask);
+	tx->reserved = 0;
+}
+
 struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units)
 {
 	if (!tx->ring || tx->drop || tx_is_dead(tx)) {
@@ -166,6 +180,8 @@ struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units)
 	}
 	if (units > (tx->mask + 1) / 4 + 2)
 		return NULL;
+	if (tx->reserved)
+		wire_wipe(tx);
 	uint32_t at = (uint32_t)tx->tail & tx->mask, to_end = tx->mask + 1 - at;
 	uint32_t skip = units > to_end ? to_end : 0;
 	if (!has_room(tx, units + skip)) {
@@ -178,8 +194,7 @@ struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units)
 		atomic_store_explicit(&tx->ring->want_space, 0, memory_order_relaxed);
 	}
 	if (skip) {
-		atomic_store_explicit(&unit_at(tx->data, 0, tx->mask)->word, 0, memory_order_relaxed);
-		/* release: the zero above; pairs with the acquire in wire_next */
+		/* release for the sake of form: nothing was written before it; pairs with the acquire in wire_next */
 		atomic_store_explicit(&unit_at(tx->data, at, tx->mask)->word, skip | WORD_SKIP, memory_order_release);
 		tx->tail += skip;
 	}
@@ -191,8 +206,8 @@ struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units)
 
 bool wire_tx_drained(const struct wire_tx *tx)
 {
-	/* acquire as in has_room; the consumer publishes its index when it finds the ring empty */
-	return !tx->ring || atomic_load_explicit(&tx->ring->head, memory_order_acquire) == tx->tail || tx_is_dead(tx);
+	/* acquire: the consumer has worked on all of it; pairs with the release in wire_next */
+	return !tx->ring || atomic_load_explicit(&tx->ring->seen, memory_order_acquire) == tx->tail || tx_is_dead(tx);
 }
 
 /* ---- receiving ---- */
@@ -242,7 +257,7 @@ static bool rx_attach(struct fab_node *n, uint32_t from)
 		rx->mask = r->units - 1;
 		rx->off = off;
 		rx->inc = r->from_inc;
-		rx->pos = rx->published = rx->fenced = atomic_load_explicit(&r->head, memory_order_relaxed);
+		rx->pos = rx->published = rx->seen = atomic_load_explicit(&r->head, memory_order_relaxed);
 		rx->current = 0;
 	}
 	rx->ignored_off = r ? 0 : newest;
@@ -367,22 +382,19 @@ int wire_pending(struct fab_node *n)
 	return w->last;
 }
 
-/* Stores how far we are, so that the producer may write there again. */
+/*
+ * Gives units back, an eighth of the ring at a time: their words become zero, then the producer may write there again.
+ * A producer that waits has seen less than half of the ring free, so it waits for such a step.
+ */
 static void publish_head(struct fab_node *n, uint32_t from, struct wire_rx *rx)
 {
 	struct seg_ring *r = rx->ring;
 
-	/* release: we are done with the units; pairs with the acquire in has_room */
+	zero_words(rx->data, rx->published, rx->pos, rx->mask);
+	/* release: we are done with the units, and the zeros; pairs with the acquire in has_room */
 	atomic_store_explicit(&r->head, rx->pos, memory_order_release);
 	rx->published = rx->pos;
-	/*
-	 * A producer that waits has seen less than half of the ring free. As long as less than an eighth went without
-	 * a fence it cannot be waiting, so most calls end here.
-	 */
-	if (rx->pos - rx->fenced <= rx->mask / 8)
-		return;
-	rx->fenced = rx->pos;
-	wire_fence(); /* pairs with the one behind want_space := 1 */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the one behind want_space := 1 */
 	if (atomic_load_explicit(&r->want_space, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&r->want_space, 0, memory_order_seq_cst)) {
 		struct seg_node *s = &seg_of(n->f)->nodes[from];
@@ -438,8 +450,11 @@ struct pkt *wire_next(struct fab_node *n, uint32_t from)
 		bool gone = rx_is_orphan(rx);
 		uint32_t word = atomic_load_explicit(&p->word, memory_order_acquire);
 		if (!word) {
-			if (rx->pos != rx->published)
-				publish_head(n, from, rx);
+			if (rx->pos != rx->seen) {
+				rx->seen = rx->pos;
+				/* release: what was found here has been worked on; pairs with wire_tx_drained */
+				atomic_store_explicit(&rx->ring->seen, rx->pos, memory_order_release);
+			}
 			if (unlikely(gone))
 				rx_producer_gone(n, from);
 			return NULL;

@@ -131,7 +131,7 @@ struct wire_rx {
 	unsigned char *data;
 	uint64_t pos;	    /* next unit to read */
 	uint64_t published; /* last value stored to the ring's head */
-	uint64_t fenced;    /* last value stored there with a fence behind it and a look at want_space */
+	uint64_t seen;	    /* the same of its seen */
 	uint32_t mask;
 	uint32_t current;      /* units of the record that wire_next returned, 0 = none */
 	struct seg_ring *ring; /* NULL: not attached */
@@ -160,6 +160,7 @@ int wire_tx_open(struct fab_node *n, uint32_t to, struct wire_tx **tx);
 
 struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units);
 void wire_publish_hole(struct wire_tx *tx);
+void wire_wipe(struct wire_tx *tx); /* zero again for the units of a record that was reserved and not published */
 
 /*
  * Room for a record with payload_B bytes after ext_B of extended header (PKF_BY_REF: payload_B of the list). The
@@ -173,9 +174,11 @@ static inline struct pkt *wire_reserve(struct wire_tx *tx, uint32_t ext_B, uint3
 	uint32_t units = (uint32_t)((bytes + PKT_UNIT_B - 1) / PKT_UNIT_B);
 	uint32_t at = (uint32_t)tx->tail & tx->mask;
 
-	/* One unit more than the record: the word behind it is zeroed before the record is published. */
+	/* One unit more than the record: the consumer finds a zero behind it. */
 	if (unlikely(units > tx->mask + 1 - at || tx->tail + units >= tx->limit))
 		return wire_reserve_slow(tx, units);
+	if (unlikely(tx->reserved))
+		wire_wipe(tx); /* an earlier one was given up */
 	struct pkt *p = (struct pkt *)(void *)(tx->data + (size_t)at * PKT_UNIT_B);
 	__builtin_memset((char *)p + sizeof(p->word), 0, sizeof(*p) - sizeof(p->word));
 	tx->reserved = units;
@@ -194,9 +197,10 @@ static inline void wire_publish_quietly(struct wire_tx *tx)
 	}
 	struct pkt *p = (struct pkt *)(void *)(tx->data + (tx->tail & tx->mask) * PKT_UNIT_B);
 	tx->tail += tx->reserved;
-	struct pkt *next = (struct pkt *)(void *)(tx->data + (tx->tail & tx->mask) * PKT_UNIT_B);
-	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
-	/* release: header and payload, and the zero behind them; pairs with the acquire in wire_next */
+	/*
+	 * release: header and payload; pairs with the acquire in wire_next. The word behind the record is zero already:
+	 * the consumer gives units back that way, so that publishing waits for no line but the record's own.
+	 */
 	atomic_store_explicit(&p->word, tx->reserved, memory_order_release);
 	tx->reserved = 0;
 }
