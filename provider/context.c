@@ -107,6 +107,7 @@ static struct p_context *context_new(struct ibv_device *dev, int cmd_fd, struct 
 	ctx->wall_offset_ns = wall_ns() - hca_now_ps() / 1000;
 	ctx->vctx.context.num_comp_vectors = (int)hca_profile(a->h)->num_comp_vectors;
 	verbs_set_ops(&ctx->vctx, &simhca_context_ops);
+	verbs_set_ops(&ctx->vctx, &simhca_absent_ops);
 	pthread_mutex_lock(&provider_lock);
 	ctx->next = a->contexts;
 	a->contexts = ctx;

@@ -277,7 +277,8 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *qp, size_t num_buf, const 
 
 static void not_offered(struct ibv_qp_ex *qp, const char *call)
 {
-	say(LOG_WHY, "%s: the queue pair was not created for it: EOPNOTSUPP", call);
+	say(LOG_WHY, "%s on %s: the queue pair was not created for it: EOPNOTSUPP", call,
+	    adapter_name(qp->qp_base.context));
 	ex_to_qp(qp)->wr_error = EOPNOTSUPP;
 }
 

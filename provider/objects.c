@@ -221,8 +221,8 @@ static struct p_cq *cq_new(struct p_context *ctx, uint32_t cqe, unsigned int fla
 	int err = 0;
 
 	if (vector >= (uint32_t)ctx->vctx.context.num_comp_vectors) {
-		say(LOG_WHY, "ibv_create_cq: completion vector %u asked, %d exist: EINVAL", vector,
-		    ctx->vctx.context.num_comp_vectors);
+		say(LOG_WHY, "ibv_create_cq on %s: completion vector %u asked, %d exist: EINVAL",
+		    adapter_name(&ctx->vctx.context), vector, ctx->vctx.context.num_comp_vectors);
 		errno = EINVAL;
 		return NULL;
 	}
@@ -232,7 +232,8 @@ static struct p_cq *cq_new(struct p_context *ctx, uint32_t cqe, unsigned int fla
 	if (channel) {
 		cq->channel = events_find_channel(ctx, channel);
 		if (!cq->channel) {
-			say(LOG_WHY, "ibv_create_cq: the completion channel is not of this context: EINVAL");
+			say(LOG_WHY, "ibv_create_cq on %s: the completion channel is not of this context: EINVAL",
+			    adapter_name(&ctx->vctx.context));
 			err = EINVAL;
 		}
 	}
@@ -258,7 +259,7 @@ struct ibv_cq *simhca_create_cq(struct ibv_context *context, int cqe, struct ibv
 }
 
 /* What the extended verb may ask of this adapter; the errno that refuses the rest. */
-static int cq_ex_check(const struct p_context *ctx, const struct ibv_cq_init_attr_ex *attr)
+static int cq_ex_check(struct p_context *ctx, const struct ibv_cq_init_attr_ex *attr)
 {
 	const uint64_t stamps = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 	uint64_t known = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
@@ -266,17 +267,19 @@ static int cq_ex_check(const struct p_context *ctx, const struct ibv_cq_init_att
 	if (hca_profile(ctx->hca->h)->hca_core_clock_khz)
 		known |= stamps;
 	if (attr->wc_flags & ~known) {
-		say(LOG_WHY, "ibv_create_cq_ex: wc_flags %#llx asked, %#llx offered: EOPNOTSUPP",
-		    (unsigned long long)attr->wc_flags, (unsigned long long)known);
+		say(LOG_WHY, "ibv_create_cq_ex on %s: wc_flags %#llx asked, %#llx offered: EOPNOTSUPP",
+		    adapter_name(&ctx->vctx.context), (unsigned long long)attr->wc_flags, (unsigned long long)known);
 		return EOPNOTSUPP;
 	}
 	if (attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) {
-		say(LOG_WHY, "ibv_create_cq_ex: comp_mask %#x has bits that are not known: EINVAL", attr->comp_mask);
+		say(LOG_WHY, "ibv_create_cq_ex on %s: comp_mask %#x has bits that are not known: EINVAL",
+		    adapter_name(&ctx->vctx.context), attr->comp_mask);
 		return EINVAL;
 	}
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 	    (attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)) {
-		say(LOG_WHY, "ibv_create_cq_ex: flags %#x: only SINGLE_THREADED is offered: EOPNOTSUPP", attr->flags);
+		say(LOG_WHY, "ibv_create_cq_ex on %s: flags %#x: only SINGLE_THREADED is offered: EOPNOTSUPP",
+		    adapter_name(&ctx->vctx.context), attr->flags);
 		return EOPNOTSUPP;
 	}
 	return 0;
@@ -359,31 +362,35 @@ static void caps_out(const struct qp_caps *from, struct ibv_qp_cap *to)
 }
 
 /* What the extended verb may ask of this adapter; the errno that refuses the rest. */
-static int qp_ex_check(const struct ibv_qp_init_attr_ex *attr)
+static int qp_ex_check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
+	const char *name = adapter_name(context);
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	const uint32_t absent = IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_IND_TABLE |
 				IBV_QP_INIT_ATTR_RX_HASH;
 
 	if (attr->comp_mask & ~(known | absent)) {
-		say(LOG_WHY, "ibv_create_qp_ex: comp_mask %#x has bits that are not known: EINVAL", attr->comp_mask);
+		say(LOG_WHY, "ibv_create_qp_ex on %s: comp_mask %#x has bits that are not known: EINVAL", name,
+		    attr->comp_mask);
 		return EINVAL;
 	}
 	if (attr->comp_mask & absent) {
-		say(LOG_WHY, "ibv_create_qp_ex: comp_mask %#x asks for features that are not offered: EOPNOTSUPP",
-		    attr->comp_mask & absent);
+		say(LOG_WHY, "ibv_create_qp_ex on %s: comp_mask %#x asks for features that are not offered: EOPNOTSUPP",
+		    name, attr->comp_mask & absent);
 		return EOPNOTSUPP;
 	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
-		say(LOG_WHY, "ibv_create_qp_ex: no protection domain: EINVAL");
+		say(LOG_WHY, "ibv_create_qp_ex on %s: no protection domain: EINVAL", name);
 		return EINVAL;
 	}
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) {
-		say(LOG_WHY, "ibv_create_qp_ex: create_flags %#x are not offered: EOPNOTSUPP", attr->create_flags);
+		say(LOG_WHY, "ibv_create_qp_ex on %s: create_flags %#x are not offered: EOPNOTSUPP", name,
+		    attr->create_flags);
 		return EOPNOTSUPP;
 	}
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (attr->send_ops_flags & ~qp_ex_ops(attr->qp_type))) {
-		say(LOG_WHY, "ibv_create_qp_ex: send_ops_flags %#llx asked, %#llx offered for the type: EOPNOTSUPP",
+		say(LOG_WHY,
+		    "ibv_create_qp_ex on %s: send_ops_flags %#llx asked, %#llx offered for the type: EOPNOTSUPP", name,
 		    (unsigned long long)attr->send_ops_flags, (unsigned long long)qp_ex_ops(attr->qp_type));
 		return EOPNOTSUPP;
 	}
@@ -393,18 +400,20 @@ static int qp_ex_check(const struct ibv_qp_init_attr_ex *attr)
 /* The same for both verbs. */
 static int qp_check(struct p_context *ctx, const struct ibv_qp_init_attr_ex *attr)
 {
+	const char *name = adapter_name(&ctx->vctx.context);
+
 	if (kind_of(attr->qp_type) == QP_KINDS) {
 		int err = hca_profile(ctx->hca->h)->qp_kind_errno;
 
-		say(LOG_WHY, "ibv_create_qp: queue pairs of type %d are not offered", (int)attr->qp_type);
+		say(LOG_WHY, "ibv_create_qp on %s: queue pairs of type %d are not offered", name, (int)attr->qp_type);
 		return err ? err : EOPNOTSUPP;
 	}
 	if (!attr->send_cq || !attr->recv_cq) {
-		say(LOG_WHY, "ibv_create_qp: a completion queue is missing: EINVAL");
+		say(LOG_WHY, "ibv_create_qp on %s: a completion queue is missing: EINVAL", name);
 		return EINVAL;
 	}
 	if (attr->srq) {
-		say(LOG_WHY, "ibv_create_qp: shared receive queues are not offered: EOPNOTSUPP");
+		say(LOG_WHY, "ibv_create_qp on %s: shared receive queues are not emulated yet: EOPNOTSUPP", name);
 		return EOPNOTSUPP;
 	}
 	return 0;
@@ -488,9 +497,8 @@ struct ibv_qp *simhca_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr
 
 struct ibv_qp *simhca_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	int err = qp_ex_check(attr);
+	int err = qp_ex_check(context, attr);
 
-	(void)context;
 	if (err) {
 		errno = err;
 		return NULL;

@@ -12,9 +12,8 @@
 #include <string.h>
 
 /*
- * The list of verbs. What is not here is answered by the library's defaults, which say EOPNOTSUPP: shared receive
- * queues, XRC domains, address handles and multicast, memory windows, device memory, null and dma-buf regions,
- * rereg_mr, advise_mr, parent and thread domains, flows, work queues and indirection tables, counters, CQ moderation.
+ * The list of verbs. What is not here is in absent.c, or answered by the library's defaults, which say EOPNOTSUPP
+ * silently.
  */
 const struct verbs_context_ops simhca_context_ops = {
     .alloc_pd = simhca_alloc_pd,
@@ -146,11 +145,17 @@ const struct verbs_device_ops simhca_device_ops = {
 
 /* ---- entering the process ---- */
 
+static const char *context_name(void *ctx)
+{
+	return adapter_name(&((struct p_context *)ctx)->vctx.context);
+}
+
 static const struct slot_calls answers = {
     .create_channel = events_create_channel,
     .create_async = events_create_async,
     .query_gid = context_query_gid,
     .closing = events_closing,
+    .name = context_name,
 };
 
 static void before_fork(void)

@@ -6,6 +6,7 @@
  * provider.c    the list of verbs; finding devices; the constructor
  * context.c     opening, closing and querying a device
  * objects.c     protection domains, memory regions, completion queues, queue pairs
+ * absent.c      verbs that are not emulated yet: they say so
  * dataplane.c   posting and polling
  * events.c      completion channels and asynchronous events
  *
@@ -29,6 +30,7 @@ extern pthread_mutex_t provider_lock;
 extern const struct settings *provider_settings;
 extern const struct verbs_device_ops simhca_device_ops;
 extern const struct verbs_context_ops simhca_context_ops;
+extern const struct verbs_context_ops simhca_absent_ops; /* disjoint from the one above */
 
 /* ---- device ---- */
 
@@ -86,6 +88,12 @@ extern unsigned int provider_life;
 static inline struct p_context *to_context(struct ibv_context *c)
 {
 	return CONTAINER_OF(c, struct p_context, vctx.context);
+}
+
+/* Name of the adapter's profile, for messages. */
+static inline const char *adapter_name(struct ibv_context *c)
+{
+	return hca_profile(to_context(c)->hca->h)->name;
 }
 
 static inline bool inherited(struct ibv_context *c)

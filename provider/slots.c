@@ -104,7 +104,8 @@ static int write_command(void *user, uint32_t command, void *resp, size_t resp_s
 	int fd, err;
 
 	if (command != IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL) {
-		say(LOG_WHY, "libibverbs sent kernel command %u, which is not emulated: EOPNOTSUPP", command);
+		say(LOG_WHY, "libibverbs sent kernel command %u on %s, which is not emulated: EOPNOTSUPP", command,
+		    calls->name(user));
 		return EOPNOTSUPP;
 	}
 	if (resp_size < sizeof(out))
@@ -258,8 +259,8 @@ static int ioctl_verbs(void *user, struct ib_uverbs_ioctl_hdr *hdr)
 		if (methods[i].object == hdr->object_id && methods[i].method == hdr->method_id)
 			return methods[i].answer(user, hdr);
 	/* This one method is absent; ENOTTY would tell the library that all are. */
-	say(LOG_WHY, "libibverbs sent kernel method %u of object %u, which is not emulated: EPROTONOSUPPORT",
-	    hdr->method_id, hdr->object_id);
+	say(LOG_WHY, "libibverbs sent kernel method %u of object %u on %s, which is not emulated: EPROTONOSUPPORT",
+	    hdr->method_id, hdr->object_id, calls->name(user));
 	return EPROTONOSUPPORT;
 }
 

@@ -25,6 +25,8 @@ struct slot_calls {
 	int (*query_gid)(void *user, uint32_t port, uint32_t index, struct ib_uverbs_gid_entry *entry);
 	/* The library closes a descriptor, perhaps one of a completion channel. Before the close itself. */
 	void (*closing)(int fd);
+	/* Name of the adapter, for messages. */
+	const char *(*name)(void *user);
 };
 
 /* Once, from the constructor. 0, or -1 with one line in `line`. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # docs.sh BIN SOURCE_DIR: what the texts say can be found in the program and the sources: the key table of
-# docs/profiles.md row by row, the files and functions that are named, the links.
+# docs/profiles.md and the counter table of docs/counters.md row by row, the files and functions that are named, the links.
 . "$(dirname "$0")/lib.sh"
 cd "$2" || exit 1
 texts="README.md docs/*.md"
@@ -20,6 +20,16 @@ rows "$work/out" | sort >"$work/rows"
 check "the dump has keys" test "$(wc -l <"$work/rows")" -gt 50
 sed -n '/^## Keys/,$p' docs/profiles.md | grep '^| `' | sort >"$work/table"
 last="rows of docs/profiles.md"
+diff "$work/rows" "$work/table" >"$work/out"
+status=$?
+status 0
+
+# The table of docs/counters.md.
+run "$simhca" stat --explain
+sed '1d; s/^\([a-z_]*\)  *\([a-z_]*\)  *\(.*\)$/| `\1` | \2 | \3 |/' "$work/out" >"$work/rows"
+check "there are counters" test "$(wc -l <"$work/rows")" -gt 20
+sed -n '/^## Table/,$p' docs/counters.md | grep '^| `' >"$work/table"
+last="rows of docs/counters.md"
 diff "$work/rows" "$work/table" >"$work/out"
 status=$?
 status 0

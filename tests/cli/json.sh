@@ -38,8 +38,10 @@ fields gids 'device port index type ndev gid'
 run "$simhca" run -- "$simhca" stat --json
 json "list(j) == ['fabric', 'devices', 'qps'] and len(j['devices']) == 2 and j['qps'] == []"
 json "all(j['devices'][0]['counters'][c] == 0 for c in 'inline_posts push_writes doorbells wqe_fetches payload_reads refusals rnr retries tx_bytes rx_bytes'.split())"
+run "$simhca" stat --explain --json
+fields counters 'counter folder counts'
 run "$simhca" run -- "$simhca" fabrics --json
-fields fabrics 'fabric devices nodes segment_B path'
+fields fabrics 'fabric devices nodes state pids segment_B path'
 json "j['fabrics'][0]['fabric'] == 'default' and j['fabrics'][0]['devices'] == 2"
 run "$simhca" fabrics --json
 json "j == {'fabrics': []}"

@@ -70,7 +70,11 @@ if [ -e /dev/infiniband ]; then
 	skip "mode plain: /dev/infiniband is there"
 else
 	run "$simhca" run --mode plain -- true
-	refused '/dev/infiniband/uverbs[01] .*--prepare'
+	refused '/dev/infiniband/uverbs0: No such file or directory; .*--prepare$'
+	run "$simhca" run --mode plain -p connectx5 -d a,b=e810 -f lab -- true
+	refused 'simhca run --mode plain --prepare -f lab -p connectx5 -d a,b=e810$'
+	run "$simhca" doctor
+	out 'plain  */dev/infiniband/uverbs0: No such file or directory: mode plain needs it'
 	empty_dir
 	if [ "$(id -u)" != 0 ] || ! mkdir /dev/infiniband 2>/dev/null; then
 		skip "mode plain: /dev/infiniband cannot be made"

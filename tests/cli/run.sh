@@ -41,6 +41,10 @@ run "$simhca" run -d a,a -- true
 refused "'a' is named twice"
 run "$simhca" run -d a,,b -- true
 refused "no device name"
+run "$simhca" run -d 'a=' -- true
+refused "'a=' has no profile"
+run "$simhca" run -p E810 -- true
+refused 'simhca profiles. lists them'
 run "$simhca" run -d 'a/b' -- true
 refused "a/b"
 run "$simhca" run -d 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 -- true
@@ -95,7 +99,15 @@ run "$simhca" run -d mlx5_0 -p connectx5 -- "$simhca" run -- "$simhca" devices
 out '^mlx5_0 .*connectx5'
 no_out '^simhca0'
 run "$simhca" run -d mlx5_0=connectx5 -- "$simhca" run -d mlx5_0=e810 -- true
-refused 'device mlx5_0 exists with another profile'
+refused 'device mlx5_0 exists with another profile .* fabric .default. is used by process [0-9][0-9]*; -f NAME'
+run "$simhca" run -d mlx5_0=connectx5 -- "$simhca" run -p e810 -- true
+status 0
+one_line_err
+err 'note: .*mlx5_0 is connectx5.*may not be e810'
+run "$simhca" run -p e810 -- "$simhca" run -p e810 -- true
+check "nothing to note" test ! -s "$work/err"
+run "$simhca" run -d mlx5_0=connectx5 -- "$simhca" run -d mlx5_1=e810 -- true
+check "nothing to note" test ! -s "$work/err"
 run "$simhca" run -d a=e810 -- "$simhca" run -f other -- "$simhca" devices
 no_out '^a '
 empty_dir
@@ -125,6 +137,20 @@ run "$simhca" run --fabric-file "$work/lab.ini" -p e810 -- true
 refused 'excludes'
 run "$simhca" run --fabric-file "$work/none.ini" -- true
 refused 'none.ini'
+# A relative profile starts at the folder of the file.
+mkdir "$work/lab"
+"$simhca" profiles --dump e810 >"$work/lab/mine.ini"
+for path in mine.ini ./mine.ini "$work/lab/mine.ini" ../lab/mine.ini; do
+	printf '[device a]\nprofile = %s\n' "$path" >"$work/lab/fabric.ini"
+	run "$simhca" run --fabric-file "$work/lab/fabric.ini" -- "$simhca" devices
+	status 0
+	out '^a  *1  *mine '
+	run sh -c 'cd "$1" && "$2" run --fabric-file fabric.ini -- "$2" devices' sh "$work/lab" "$simhca"
+	out '^a  *1  *mine '
+done
+printf '[device a]\nprofile = other/mine.ini\n' >"$work/lab/fabric.ini"
+run "$simhca" run --fabric-file "$work/lab/fabric.ini" -- true
+refused "$work/lab/other/mine.ini: No such file"
 printf '[device a]\nprofile = e810\ncolour = red\n' >"$work/bad.ini"
 run "$simhca" run --fabric-file "$work/bad.ini" -- true
 refused 'bad.ini:3: .*colour'
@@ -139,7 +165,11 @@ check "and finds it" test -s "$work/later"
 empty_dir
 run "$simhca" run -- sh -c 'true; ls "$SIMHCA_FABRIC_DIR"'
 out '^segment$'
+run "$simhca" run -f live -- sh -c 'echo $$; "$0" fabrics' "$simhca"
+out "^live .*  used  *$(head -1 "$work/out"),* "
 run "$simhca" run -f dead -- sh -c 'kill -9 $$'
+run "$simhca" fabrics
+out '^dead .*  unused  *-  '
 check "a killed program leaves its fabric" test -n "$(ls "$SIMHCA_DIR")"
 run "$simhca" run -f next -- ls "$SIMHCA_DIR"
 out 'simhca-.*-next'

@@ -59,7 +59,13 @@ static void closing(int fd)
 	seen.closed_fd = fd;
 }
 
-static const struct slot_calls calls = {create_channel, create_async, query_gid, closing};
+static const char *name(void *user)
+{
+	(void)user;
+	return "test";
+}
+
+static const struct slot_calls calls = {create_channel, create_async, query_gid, closing, name};
 
 /* The library asks for the port's table length before it asks for the table. */
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)

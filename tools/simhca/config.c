@@ -13,7 +13,8 @@ static error_t parse_config(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp_config = {
     .parser = parse_config,
-    .doc = "Lists every setting: environment variable, value now, default, what is accepted.",
+    .doc = "Lists every setting: environment variable, value now, default, what is accepted. `simhca run -s' takes the "
+	   "name without SIMHCA_, in lower case: -s log=1 sets SIMHCA_LOG=1.",
     .children = (const struct argp_child[]){{&argp_json, 0, NULL, 0}, {0}},
 };
 
@@ -54,5 +55,8 @@ int cmd_config(int argc, char **argv)
 		return list_print("settings", list, true);
 	}
 	settings_each(&set, print_setting, NULL);
+	printf("\nFor one program: `simhca run -s log=1' sets SIMHCA_LOG=1. The name is the variable's without "
+	       "SIMHCA_, in\n"
+	       "lower case.\n");
 	return fflush(stdout) ? complain("writing: output error") : 0;
 }

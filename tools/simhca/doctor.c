@@ -253,16 +253,13 @@ static void check_netlink(struct doctor *d)
 
 static void check_plain(struct doctor *d)
 {
-	struct stat st;
+	char what[PATH_MAX + 64];
 	if (d->inside)
 		return; /* the preload would show us its own nodes */
-	if (stat("/dev/infiniband/uverbs0", &st) < 0)
-		finding(d, NOTE, "/dev/infiniband/uverbs0: %s: mode plain needs it, modes preload and userns do not",
-			strerror(errno));
-	else if (!S_ISCHR(st.st_mode))
-		finding(d, PROBLEM, "/dev/infiniband/uverbs0 is no character device");
+	if (mode_plain_lacks(d->f ? d->dir : NULL, what, sizeof(what)))
+		finding(d, NOTE, "%s: mode plain needs it, modes preload and userns do not", what);
 	else
-		finding(d, OK, "/dev/infiniband/uverbs0 is there for mode plain");
+		finding(d, OK, "/dev/infiniband has the links for mode plain");
 }
 
 /* Exit status of a child that runs fn, or -1. */

@@ -3,9 +3,85 @@
 #include "tools/simhca/simhca.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- who uses a fabric ---- */
+
+bool fabric_used(const char *dir)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno != ENOENT;
+	bool used = flock(fd, LOCK_EX | LOCK_NB) < 0; /* users hold it shared; closing gives it back */
+	close(fd);
+	return used;
+}
+
+/* Does the descriptor hold a lock? One that only waits for it, as a watcher does, has none. */
+static bool descriptor_holds(const char *pid, const char *fd)
+{
+	char path[PATH_MAX], line[256];
+	bool holds = false;
+	snprintf(path, sizeof(path), "/proc/%.20s/fdinfo/%.20s", pid, fd);
+	FILE *file = fopen(path, "re");
+	while (file && !holds && fgets(line, sizeof(line), file))
+		holds = strncmp(line, "lock:", strlen("lock:")) == 0 && strstr(line, "FLOCK");
+	if (file)
+		fclose(file);
+	return holds;
+}
+
+static bool process_holds(const char *pid, const struct stat *lock)
+{
+	char path[64];
+	bool holds = false;
+	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
+	DIR *dir = opendir(path);
+	if (!dir)
+		return false;
+	for (struct dirent *e; !holds && (e = readdir(dir));) {
+		struct stat st;
+		holds = fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && st.st_dev == lock->st_dev &&
+			st.st_ino == lock->st_ino && descriptor_holds(pid, e->d_name);
+	}
+	closedir(dir);
+	return holds;
+}
+
+static int is_process(const struct dirent *e)
+{
+	return e->d_name[0] >= '1' && e->d_name[0] <= '9';
+}
+
+void fabric_pids(const char *dir, char *text, size_t size)
+{
+	char path[PATH_MAX];
+	struct stat lock;
+	struct dirent **processes;
+	size_t len = 0;
+	*text = '\0';
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	if (stat(path, &lock) < 0)
+		return;
+	int n = scandir("/proc", &processes, is_process, versionsort);
+	for (int i = 0; i < n; i++) {
+		if (len + 24 < size && process_holds(processes[i]->d_name, &lock))
+			len +=
+			    (size_t)snprintf(text + len, size - len, "%s%.20s", len ? ", " : "", processes[i]->d_name);
+		free(processes[i]);
+	}
+	if (n >= 0)
+		free(processes);
+}
+
+/* ---- the commands ---- */
 
 static error_t parse_fabrics(int key, char *arg, struct argp_state *state)
 {
@@ -23,13 +99,13 @@ static const struct argp argp_fabrics = {
 };
 
 static const struct argp argp_sweep = {
-    .doc = "Removes the fabrics of this user that no process uses. Every `simhca run' does the same first.",
+    .doc = "Removes the fabrics of this user that no process uses. `simhca run' and `simhca doctor' do the same first.",
 };
 
 static void add_fabric(struct json_object *list, const char *dir, const char *name)
 {
 	struct fabric *f;
-	char err[512];
+	char err[512], pids[256];
 	uint64_t devices = 0, processes = 0;
 	if (fabric_open(dir, true, &f, err, sizeof(err))) {
 		complain("%s", err);
@@ -44,6 +120,9 @@ static void add_fabric(struct json_object *list, const char *dir, const char *na
 	row_str(row, "fabric", name);
 	row_int(row, "devices", devices);
 	row_int(row, "nodes", processes);
+	row_str(row, "state", fabric_used(dir) ? "used" : "unused");
+	fabric_pids(dir, pids, sizeof(pids));
+	row_str(row, "pids", pids);
 	row_int(row, "segment_B", seg->size_B);
 	row_str(row, "path", dir);
 	fabric_close(f);

@@ -64,6 +64,11 @@ const struct argp argp_listing = {.options = options_listing, .parser = parse_co
 
 /* ---- the command itself ---- */
 
+static bool is_help(const char *word)
+{
+	return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "-?") == 0;
+}
+
 static void usage(FILE *out)
 {
 	fprintf(out, "Usage: simhca COMMAND [OPTION...]\n\nA software RDMA adapter for unmodified verbs programs.\n\n");
@@ -75,13 +80,20 @@ static void usage(FILE *out)
 
 int main(int argc, char **argv)
 {
+	static char help[] = "--help";
 	argp_program_version = "simhca " SIMHCA_VERSION;
 	argp_err_exit_status = EXIT_SETUP;
 	if (argc < 2) {
 		usage(stderr);
 		return EXIT_SETUP;
 	}
-	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 || strcmp(argv[1], "help") == 0) {
+	char *help_of[] = {argv[0], argv[2], help, NULL};		      /* argv[argc] is NULL */
+	if (argc == 3 && strcmp(argv[1], "help") == 0 && !is_help(argv[2])) { /* simhca help run */
+		argv = help_of;
+	} else if (argc > 2 && is_help(argv[2])) { /* -h is no option of argp's */
+		argv[2] = help;
+	}
+	if (is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
 		usage(stdout);
 		return fflush(stdout) ? EXIT_SETUP : 0;
 	}

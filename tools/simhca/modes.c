@@ -34,51 +34,71 @@ bool rdma_netlink_present(void)
 	return true;
 }
 
-/* Calls fn with the name of each node of the fabric and what it leads to, until one is not 0. */
-static int each_node(const char *fabric_dir, int (*fn)(const char *node, const char *target))
+static int is_node(const struct dirent *e)
 {
-	char path[PATH_MAX], target[PATH_MAX];
-	snprintf(path, sizeof(path), "%s/dev", fabric_dir);
-	DIR *dir = opendir(path);
-	if (!dir)
-		return complain("%s: %s", path, strerror(errno));
+	return strncmp(e->d_name, NODE_PREFIX, strlen(NODE_PREFIX)) == 0;
+}
+
+/* Calls fn with the name of each node of the fabric, in their order, and what it leads to, until one is not 0. */
+static int each_node(const char *fabric_dir, int (*fn)(const char *node, const char *target, void *arg), void *arg)
+{
+	char path[PATH_MAX], link[PATH_MAX + NAME_MAX + 2], target[PATH_MAX];
+	struct dirent **nodes;
 	int rc = 0;
-	for (struct dirent *e; rc == 0 && (e = readdir(dir));) {
-		if (strncmp(e->d_name, NODE_PREFIX, strlen(NODE_PREFIX)) != 0)
-			continue;
-		ssize_t n = readlinkat(dirfd(dir), e->d_name, target, sizeof(target) - 1);
-		if (n <= 0)
-			continue;
-		target[n] = '\0';
-		rc = fn(e->d_name, target);
+	snprintf(path, sizeof(path), "%s/dev", fabric_dir);
+	int n = scandir(path, &nodes, is_node, versionsort);
+	if (n < 0)
+		return complain("%s: %s", path, strerror(errno));
+	for (int i = 0; i < n; i++) {
+		snprintf(link, sizeof(link), "%s/%s", path, nodes[i]->d_name);
+		ssize_t len = rc ? 0 : readlink(link, target, sizeof(target) - 1);
+		if (len > 0) {
+			target[len] = '\0';
+			rc = fn(nodes[i]->d_name, target, arg);
+		}
+		free(nodes[i]);
 	}
-	closedir(dir);
+	free(nodes);
 	return rc;
 }
 
 /* ---- plain ---- */
 
+struct lacks {
+	char *what;
+	size_t size;
+};
+
 /* The library compares the device number behind the node with the one the tree names, so both must be the same file. */
-static int check_node(const char *node, const char *target)
+static int check_node(const char *node, const char *target, void *arg)
 {
-	char path[PATH_MAX];
+	const struct lacks *lacks = arg;
 	struct stat st, want;
+	char path[PATH_MAX];
 	snprintf(path, sizeof(path), DEV_FOLDER "/%s", node);
 	if (stat(path, &st) < 0)
-		return complain("plain mode needs the link %s -> %s; as root: simhca run --mode plain --prepare", path,
-				target);
-	if (stat(target, &want) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != want.st_rdev)
-		return complain("%s is not a link to %s; as root: simhca run --mode plain --prepare", path, target);
-	return 0;
+		snprintf(lacks->what, lacks->size, "%s: %s", path, strerror(errno));
+	else if (!S_ISCHR(st.st_mode))
+		snprintf(lacks->what, lacks->size, "%s is no character device", path);
+	else if (target && (stat(target, &want) < 0 || st.st_rdev != want.st_rdev))
+		snprintf(lacks->what, lacks->size, "%s is no link to %s", path, target);
+	else
+		return 0;
+	return 1;
 }
 
-int mode_plain_check(const char *fabric_dir)
+bool mode_plain_lacks(const char *fabric_dir, char *what, size_t size)
 {
-	return each_node(fabric_dir, check_node);
+	struct lacks lacks = {what, size};
+	if (!fabric_dir)
+		return check_node(NODE_PREFIX "0", NULL, &lacks) || check_node(NODE_PREFIX "1", NULL, &lacks);
+	*what = '\0';
+	return each_node(fabric_dir, check_node, &lacks) != 0;
 }
 
-static int make_node(const char *node, const char *target)
+static int make_node(const char *node, const char *target, void *arg)
 {
+	(void)arg;
 	char path[PATH_MAX], now[PATH_MAX];
 	snprintf(path, sizeof(path), DEV_FOLDER "/%s", node);
 	ssize_t n = readlink(path, now, sizeof(now) - 1);
@@ -96,7 +116,7 @@ int mode_plain_prepare(const char *fabric_dir)
 {
 	if (mkdir(DEV_FOLDER, 0755) < 0 && errno != EEXIST)
 		return complain(DEV_FOLDER ": %s", strerror(errno));
-	return each_node(fabric_dir, make_node);
+	return each_node(fabric_dir, make_node, NULL);
 }
 
 /* ---- userns ---- */

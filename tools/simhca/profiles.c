@@ -35,12 +35,6 @@ static const struct argp argp_profiles = {
     .children = (const struct argp_child[]){{&argp_json, 0, NULL, 0}, {0}},
 };
 
-static int load(const char *name, struct profile *p)
-{
-	char err[512];
-	return profile_load(name, p, err, sizeof(err)) ? complain("%s", err) : 0;
-}
-
 static const char *node_type_name(enum prof_node_type type)
 {
 	switch (type) {
@@ -54,7 +48,7 @@ static int add_profile(const char *name, void *arg)
 {
 	struct profile p;
 	char id[16];
-	int rc = load(name, &p);
+	int rc = load_profile(name, &p);
 	if (rc)
 		return rc;
 	struct json_object *row = row_add(arg);
@@ -77,7 +71,7 @@ int cmd_profiles(int argc, char **argv)
 	if (argp_parse(&argp_profiles, argc, argv, 0, NULL, &opt))
 		return EXIT_SETUP;
 	if (opt.dump) {
-		int rc = load(opt.dump, &p);
+		int rc = load_profile(opt.dump, &p);
 		if (rc)
 			return rc;
 		rc = profile_dump(&p, STDOUT_FILENO);
@@ -105,7 +99,7 @@ struct probe {
 	uint32_t depth, sge;
 	uint32_t only; /* UINT32_MAX: the list above */
 	struct json_object *list;
-	bool first;
+	bool first, other_kinds; /* text: no heading yet; a column is not RC */
 };
 
 static const struct argp_option probe_options[] = {
@@ -206,14 +200,19 @@ static void probe_heading(struct probe *opt, const struct profile *p)
 {
 	printf("%s%s\n  %8s", opt->first ? "" : "\n", p->name, "request");
 	for (int k = 0; k < QP_KINDS; k++)
-		if (offers(p, (enum qp_kind)k))
+		if (offers(p, (enum qp_kind)k)) {
 			printf("  %10s", qp_kind_name((enum qp_kind)k));
+			opt->other_kinds |= k != QP_RC;
+		}
 	printf("\n");
 	opt->first = false;
 }
 
+#define WHY_INLINE "max_inline_data" /* what a reader of the table expects */
+
 static void probe_line(const struct probe *opt, const struct profile *p, uint32_t bytes)
 {
+	const char *why = NULL; /* a limit that refused, other than that of inline data */
 	printf("  %8u", bytes);
 	for (int k = 0; k < QP_KINDS; k++) {
 		struct qp_grant grant;
@@ -222,9 +221,13 @@ static void probe_line(const struct probe *opt, const struct profile *p, uint32_
 		ask(opt, p, (enum qp_kind)k, bytes, &grant);
 		if (grant.err)
 			printf("  %10s", errno_name(grant.err));
-		else
+		if (grant.err && grant.why && strcmp(grant.why, WHY_INLINE) != 0)
+			why = grant.why;
+		if (!grant.err)
 			printf("  %10u", grant.caps.max_inline_data);
 	}
+	if (why)
+		printf("  (%s)", why);
 	printf("\n");
 }
 
@@ -232,7 +235,7 @@ static int probe_profile(const char *name, void *arg)
 {
 	struct probe *opt = arg;
 	struct profile p;
-	int rc = load(name, &p);
+	int rc = load_profile(name, &p);
 	if (rc)
 		return rc;
 	if (!opt->common.json)
@@ -255,6 +258,9 @@ int cmd_probe(int argc, char **argv)
 		return EXIT_SETUP;
 	opt.list = list_new();
 	int rc = opt.profile ? probe_profile(opt.profile, &opt) : profile_each(probe_profile, &opt);
+	if (!rc && opt.other_kinds)
+		printf("\nOnly RC queue pairs can be created yet; the other columns are what the adapter's driver "
+		       "grants.\n");
 	if (!rc)
 		return list_print("probe", opt.list, opt.common.json);
 	obj_free(opt.list);

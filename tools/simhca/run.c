@@ -46,7 +46,7 @@ static const struct argp_option options[] = {
     {"fabric-file", OPT_FABRIC_FILE, "FILE", 0, "devices, ports, addresses and links from an INI file", 0},
     {"mode", OPT_MODE, "MODE", 0, "how the program sees the devices: preload (default), plain or userns", 0},
     {"prepare", OPT_PREPARE, NULL, 0, "with --mode plain, as root: make the links in /dev/infiniband first", 0},
-    {"set", 's', "NAME=VALUE", 0, "a setting that `simhca config' lists, for the program (log=1)", 0},
+    {"set", 's', "NAME=VALUE", 0, "a setting that `simhca config' lists, in lower case, for the program (log=1)", 0},
     {0},
 };
 
@@ -136,11 +136,12 @@ static void device_defaults(struct fab_device_config *dev)
 /* Adds one "NAME" or "NAME=PROFILE" of -d. */
 static int add_device(struct fab_config *cfg, char *item, const char *profile)
 {
-	char err[512];
 	char *equals = strchr(item, '=');
 	if (equals) {
 		*equals = '\0';
 		profile = equals + 1;
+		if (!*profile)
+			return complain("-d: '%s=' has no profile behind the '='", item);
 	}
 	if (!*item || strlen(item) >= FAB_NAME_MAX)
 		return complain("-d: '%s' is no device name", item);
@@ -153,10 +154,9 @@ static int add_device(struct fab_config *cfg, char *item, const char *profile)
 	struct fab_device_config *dev = &cfg->devices[cfg->num_devices];
 	device_defaults(dev);
 	strcpy(dev->name, item);
-	if (profile_load(profile, &dev->profile, err, sizeof(err)))
-		return complain("%s", err);
-	cfg->num_devices++;
-	return 0;
+	int rc = load_profile(profile, &dev->profile);
+	cfg->num_devices += !rc;
+	return rc;
 }
 
 static int devices_from_options(struct fab_config *cfg, const char *devices, const char *profile)
@@ -207,22 +207,63 @@ static int read_config(const struct run *run, const struct settings *set, struct
 	return rc;
 }
 
-static bool has_devices(struct fabric *f)
+/* The device in a slot of the fabric, or NULL. */
+static const struct seg_device *device_at(struct fabric *f, uint32_t i)
 {
-	struct seg_header *seg = fabric_seg(f);
+	const struct seg_device *dev = &fabric_seg(f)->devices[i];
+	return atomic_load_explicit(&dev->used, memory_order_acquire) ? dev : NULL; /* pairs: release by the maker */
+}
+
+static uint32_t count_devices(struct fabric *f)
+{
+	uint32_t n = 0;
 	for (uint32_t i = 0; i < FAB_DEVICES_MAX; i++)
-		if (atomic_load_explicit(&seg->devices[i].used, memory_order_acquire)) /* pairs: release by the maker */
+		n += device_at(f, i) != NULL;
+	return n;
+}
+
+static bool asked_for(const struct fab_config *cfg, const struct seg_device *dev)
+{
+	for (uint32_t i = 0; i < cfg->num_devices; i++)
+		if (strncmp(cfg->devices[i].name, dev->name, FAB_NAME_MAX) == 0)
 			return true;
 	return false;
 }
 
+/* -p alone names no device: who takes the first one may get one of another profile that was there before. */
+static void note_other_devices(const struct run *run, const struct fab_config *cfg, struct fabric *f)
+{
+	const char *profile = run->profile && !run->devices ? cfg->devices[0].profile.name : NULL;
+	for (uint32_t i = 0; profile && i < FAB_DEVICES_MAX; i++) {
+		const struct seg_device *dev = device_at(f, i);
+		if (!dev || asked_for(cfg, dev) || strncmp(dev->profile, profile, FAB_NAME_MAX) == 0)
+			continue;
+		complain("note: fabric '%s' was there with other devices (%.*s is %.*s): the first one listed may not "
+			 "be %s; -f gives a fabric of its own",
+			 cfg->name, FAB_NAME_MAX, dev->name, FAB_NAME_MAX, dev->profile, profile);
+		return;
+	}
+}
+
+/* In the way is what another process left or uses: which one, and how to get round it. */
+static int complain_exists(const struct fab_config *cfg, const char *err)
+{
+	char dir[PATH_MAX], pids[256];
+	fabric_dir(cfg->base, cfg->name, dir, sizeof(dir));
+	fabric_pids(dir, pids, sizeof(pids));
+	return complain("%s; fabric '%s' is used by process %s; -f NAME gives another fabric", err, cfg->name,
+			*pids ? pids : "(none to be seen)");
+}
+
 /* Joins or makes the fabric; one that is new and was told of no devices gets the default ones. */
-static int ensure_fabric(struct fab_config *cfg, struct fabric **f)
+static int ensure_fabric(const struct run *run, struct fab_config *cfg, struct fabric **f)
 {
 	char err[512];
-	if (fabric_ensure(cfg, true, f, err, sizeof(err)))
-		return complain("%s", err);
-	if (cfg->num_devices || has_devices(*f))
+	int ensured = fabric_ensure(cfg, true, f, err, sizeof(err));
+	if (ensured)
+		return ensured == -EEXIST ? complain_exists(cfg, err) : complain("%s", err);
+	note_other_devices(run, cfg, *f);
+	if (cfg->num_devices || count_devices(*f))
 		return 0;
 	int rc = devices_from_options(cfg, "simhca0,simhca1", "generic");
 	fabric_close(*f);
@@ -378,15 +419,43 @@ static int check_files(const struct run *run, const struct files *files)
 	return 0;
 }
 
-static int enter_mode(const struct run *run, const char *dir)
+/* The command that makes the links for this fabric: with the options that tell which devices there are. */
+static int complain_plain(const struct run *run, struct fabric *f, const char *what)
 {
+	char text[512] = "", *at = text;
+	const char *const end = text + sizeof(text);
+#define ADD(...) (at += MIN(snprintf(at, (size_t)(end - at), __VA_ARGS__), (int)(end - at) - 1))
+	if (strcmp(fabric_seg(f)->name, "default") != 0)
+		ADD(" -f %.*s", FAB_NAME_MAX, fabric_seg(f)->name);
+	if (run->fabric_file)
+		ADD(" --fabric-file %s", run->fabric_file);
+	if (run->profile)
+		ADD(" -p %s", run->profile);
+	if (run->devices)
+		ADD(" -d %s", run->devices);
+	/* Devices that the fabric had already: root's own fabric of this name is another one. */
+	else if (!run->fabric_file && count_devices(f) > 2)
+		for (uint32_t i = 0, n = 0; i < FAB_DEVICES_MAX; i++) {
+			const struct seg_device *dev = device_at(f, i);
+			if (dev)
+				ADD("%s%.*s=%.*s", n++ ? "," : " -d ", FAB_NAME_MAX, dev->name, FAB_NAME_MAX,
+				    dev->profile);
+		}
+#undef ADD
+	return complain("mode plain: %s; as root: simhca run --mode plain --prepare%s", what, text);
+}
+
+static int enter_mode(const struct run *run, struct fabric *f)
+{
+	const char *dir = fabric_path(f);
+	char what[PATH_MAX + 64];
 	int rc = 0;
 	if (run->mode == MODE_userns)
 		return mode_userns_enter(dir);
 	if (run->prepare)
 		rc = mode_plain_prepare(dir);
-	if (!rc && run->mode == MODE_plain)
-		rc = mode_plain_check(dir);
+	if (!rc && run->mode == MODE_plain && mode_plain_lacks(dir, what, sizeof(what)))
+		rc = *what ? complain_plain(run, f, what) : EXIT_SETUP;
 	return rc;
 }
 
@@ -470,11 +539,11 @@ int cmd_run(int argc, char **argv)
 	if (!rc)
 		rc = read_config(&run, &set, &cfg);
 	if (!rc)
-		rc = ensure_fabric(&cfg, &f);
+		rc = ensure_fabric(&run, &cfg, &f);
 	if (!rc && run.program && run.mode != MODE_preload)
 		watch_fabric(fabric_path(f));
 	if (!rc)
-		rc = enter_mode(&run, fabric_path(f));
+		rc = enter_mode(&run, f);
 	if (!rc && run.program)
 		rc = become(&run, &files, &cfg, f, program);
 	fabric_close(f);

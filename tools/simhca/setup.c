@@ -28,6 +28,15 @@ int load_settings(struct settings *set)
 	return settings_load(set, err, sizeof(err)) ? complain("%s", err) : 0;
 }
 
+int load_profile(const char *name, struct profile *p)
+{
+	char err[512];
+	int rc = profile_load(name, p, err, sizeof(err));
+	if (rc == -ENOENT && !profile_is_path(name))
+		return complain("%s; `simhca profiles' lists them", err);
+	return rc ? complain("%s", err) : 0;
+}
+
 const char *fabric_name(const struct settings *set, const char *option)
 {
 	if (option)

@@ -62,6 +62,9 @@ int load_settings(struct settings *set);
 /* Name of the fabric: the option (NULL = not given), else the setting, else "default". */
 const char *fabric_name(const struct settings *set, const char *option);
 
+/* Reads a profile by name or path. 0 or EXIT_SETUP, complained. */
+int load_profile(const char *name, struct profile *p);
+
 /* Opens the fabric for reading. 0 or EXIT_SETUP, complained. */
 int open_fabric(const struct settings *set, const char *option, struct fabric **f);
 
@@ -80,6 +83,13 @@ struct files {
  */
 void find_files(struct files *files);
 
+/* ---- fabrics.c ---- */
+
+/* Does any process hold the fabric in this folder? When that cannot be found out, yes. */
+bool fabric_used(const char *dir);
+/* Numbers of the processes that hold it, "12, 34", as far as this user may see them. */
+void fabric_pids(const char *dir, char *text, size_t size);
+
 /* ---- elf.c ---- */
 
 /* Does the ELF file name a library whose soname starts with `prefix` among its NEEDED? Then it is in `soname`. */
@@ -89,8 +99,11 @@ void elf_resolve(const char *soname, char *path, size_t size);
 
 /* ---- modes.c: making the device nodes visible without a preload ---- */
 
-/* First device of the fabric whose /dev/infiniband node is missing, in `missing`. 0, or EXIT_SETUP. */
-int mode_plain_check(const char *fabric_dir);
+/*
+ * First link that plain mode lacks for this fabric, or for one of the default devices (fabric_dir NULL), in `what`:
+ * "/dev/infiniband/uverbs0: No such file or directory". True if there is one.
+ */
+bool mode_plain_lacks(const char *fabric_dir, char *what, size_t size);
 /* As root: makes the links. 0 or EXIT_SETUP, complained. */
 int mode_plain_prepare(const char *fabric_dir);
 /* Enters a user and mount namespace in which /dev has the links. 0 or EXIT_SETUP, complained. */

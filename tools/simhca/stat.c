@@ -6,13 +6,16 @@
 
 struct stat_options {
 	struct common common;
-	bool qp, all;
+	bool qp, all, explain;
 	const char *device;
 };
+
+enum { OPT_EXPLAIN = 0x100 };
 
 static const struct argp_option options[] = {
     {"qp", 'q', NULL, 0, "each queue pair that lives, too", 0},
     {"all", 'a', NULL, 0, "counters that are zero, too (JSON always has them)", 0},
+    {"explain", OPT_EXPLAIN, NULL, 0, "what each counter counts, and no figures; needs no fabric", 0},
     {"device", 'd', "NAME", 0, "only this device", 0},
     {0},
 };
@@ -25,6 +28,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'q': s->qp = true; return 0;
 	case 'a': s->all = true; return 0;
 	case 'd': s->device = arg; return 0;
+	case OPT_EXPLAIN: s->explain = true; return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}
 }
@@ -157,6 +161,18 @@ static int print_all(const struct stat_options *opt, struct fabric *f)
 	return fflush(stdout) ? complain("writing: %s", strerror(errno)) : 0;
 }
 
+static int explain(bool json)
+{
+	struct json_object *list = list_new();
+	for (int c = 0; c < CTR_COUNT; c++) {
+		struct json_object *row = row_add(list);
+		row_str(row, "counter", sim_counters[c].name);
+		row_str(row, "folder", sim_counters[c].where == COUNTER_PORT ? "counters" : "hw_counters");
+		row_str(row, "counts", sim_counters[c].help);
+	}
+	return list_print("counters", list, json);
+}
+
 int cmd_stat(int argc, char **argv)
 {
 	struct stat_options opt = {0};
@@ -164,6 +180,8 @@ int cmd_stat(int argc, char **argv)
 	struct fabric *f;
 	if (argp_parse(&argp_stat, argc, argv, 0, NULL, &opt))
 		return EXIT_SETUP;
+	if (opt.explain)
+		return explain(opt.common.json);
 	int rc = load_settings(&set);
 	if (!rc)
 		rc = open_fabric(&set, opt.common.fabric, &f);
