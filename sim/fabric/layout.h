@@ -137,7 +137,7 @@ struct seg_ring {
 	_Atomic uint32_t refused;     /* the consumer found a malformed record and reads no more; release/acquire */
 	/* Units given back, their first words zero again; now and then. release, acquire in the producer. */
 	_Alignas(CACHE_LINE) _Atomic uint64_t head;
-	_Atomic uint64_t seen; /* units looked at, when the ring was found empty; release, acquire in the producer */
+	_Atomic uint64_t seen;				  /* units worked on; release, acquire in the producer */
 	_Alignas(CACHE_LINE) _Atomic uint32_t want_space; /* the producer waits; seq_cst on both sides */
 	_Alignas(CACHE_LINE) unsigned char data[];
 };

@@ -206,7 +206,7 @@ struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units)
 
 bool wire_tx_drained(const struct wire_tx *tx)
 {
-	/* acquire: the consumer has worked on all of it; pairs with the release in wire_next */
+	/* acquire: the consumer has worked on all of it; pairs with the release in wire_consume */
 	return !tx->ring || atomic_load_explicit(&tx->ring->seen, memory_order_acquire) == tx->tail || tx_is_dead(tx);
 }
 
@@ -257,7 +257,7 @@ static bool rx_attach(struct fab_node *n, uint32_t from)
 		rx->mask = r->units - 1;
 		rx->off = off;
 		rx->inc = r->from_inc;
-		rx->pos = rx->published = rx->seen = atomic_load_explicit(&r->head, memory_order_relaxed);
+		rx->pos = rx->published = atomic_load_explicit(&r->head, memory_order_relaxed);
 		rx->current = 0;
 	}
 	rx->ignored_off = r ? 0 : newest;
@@ -450,11 +450,6 @@ struct pkt *wire_next(struct fab_node *n, uint32_t from)
 		bool gone = rx_is_orphan(rx);
 		uint32_t word = atomic_load_explicit(&p->word, memory_order_acquire);
 		if (!word) {
-			if (rx->pos != rx->seen) {
-				rx->seen = rx->pos;
-				/* release: what was found here has been worked on; pairs with wire_tx_drained */
-				atomic_store_explicit(&rx->ring->seen, rx->pos, memory_order_release);
-			}
 			if (unlikely(gone))
 				rx_producer_gone(n, from);
 			return NULL;
@@ -465,6 +460,7 @@ struct pkt *wire_next(struct fab_node *n, uint32_t from)
 				return NULL;
 			}
 			rx->pos += to_end;
+			atomic_store_explicit(&rx->ring->seen, rx->pos, memory_order_release);
 			if (n->wire.hot == (int)from)
 				set_hot_next(&n->wire, rx);
 			continue;
@@ -485,6 +481,8 @@ void wire_consume(struct fab_node *n, uint32_t from)
 
 	rx->pos += rx->current;
 	rx->current = 0;
+	/* release: it has been worked on; pairs with wire_tx_drained. A line that only its producer's timer reads. */
+	atomic_store_explicit(&rx->ring->seen, rx->pos, memory_order_release);
 	if (n->wire.hot == (int)from)
 		set_hot_next(&n->wire, rx);
 	if (unlikely(rx->pos - rx->published > rx->mask / 8))

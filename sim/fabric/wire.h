@@ -131,7 +131,6 @@ struct wire_rx {
 	unsigned char *data;
 	uint64_t pos;	    /* next unit to read */
 	uint64_t published; /* last value stored to the ring's head */
-	uint64_t seen;	    /* the same of its seen */
 	uint32_t mask;
 	uint32_t current;      /* units of the record that wire_next returned, 0 = none */
 	struct seg_ring *ring; /* NULL: not attached */

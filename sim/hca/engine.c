@@ -398,7 +398,7 @@ static int engine_start(struct engine *e, const struct settings *set, char *err,
 		snprintf(err, err_size, "out of memory");
 		return rc;
 	}
-	e->strict_timers = set->strict_timers || e->wiretest;
+	e->strict_timers = set->strict_timers;
 	e->fast = set->direct && !e->wiretest;
 	const char *preload = getenv("LD_PRELOAD");
 	e->renews_files = !preload || !strstr(preload, "libsimhca-host.so");

@@ -29,6 +29,11 @@ int patience_ms(int ms)
 	return ms * (factor > 0 ? factor : 1);
 }
 
+uint8_t lossy_timeout(void)
+{
+	return patience_ms(1) > 1 ? 13 : 12;
+}
+
 int64_t wall_ns(void)
 {
 	struct timespec t;

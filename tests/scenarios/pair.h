@@ -30,6 +30,11 @@ enum { PAIR_BUF_B = 64 * 1024, PAIR_PEEK_MAX_B = 4096, PAIR_EXTRA_MRS = 4, PAIR_
 
 /* How long a test waits for something that must come, in ms of the wall clock: ms, stretched by SIMHCA_TEST_SLOW. */
 int patience_ms(int ms);
+/*
+ * An acknowledgement timeout for a wire that loses packets: short, because the last packet of a burst gets lost often
+ * (16.8 ms), but eight of them must be longer than the other process may have to wait for a processor.
+ */
+uint8_t lossy_timeout(void);
 /* Monotonic wall clock. */
 int64_t wall_ns(void);
 

@@ -204,7 +204,7 @@ static void run(const struct kind *k, uint32_t count)
 	struct pair_attr attr = pair_attr(0, 2 * WINDOW);
 
 	attr.mtu = IBV_MTU_256;
-	attr.timeout = 11; /* 8.4 ms: last packets get lost often here */
+	attr.timeout = lossy_timeout();
 	attr.rd_atomic = WINDOW;
 	pair_make(&p, &attr);
 	for (uint32_t i = 0; i < count + WINDOW; i++) {

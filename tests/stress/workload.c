@@ -243,7 +243,7 @@ static void run(uint32_t use_seed, unsigned ops)
 	attr.mtu = (enum ibv_mtu)(IBV_MTU_256 + rnd(5));
 	attr.sq_sig_all = !rnd(4);
 	attr.rd_atomic = (uint8_t)(1 + rnd(8));
-	attr.timeout = 11;
+	attr.timeout = lossy_timeout();
 	pair_make(&p, &attr);
 	struct flow flows[2] = {{.from = &p.a, .to = &p.b, .off = 0}, {.from = &p.b, .to = &p.a, .off = FLOW_OFF}};
 
