@@ -394,7 +394,7 @@ static void publish_head(struct fab_node *n, uint32_t from, struct wire_rx *rx)
 	/* release: we are done with the units, and the zeros; pairs with the acquire in has_room */
 	atomic_store_explicit(&r->head, rx->pos, memory_order_release);
 	rx->published = rx->pos;
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the one behind want_space := 1 */
+	wire_fence(); /* pairs with the one behind want_space := 1 */
 	if (atomic_load_explicit(&r->want_space, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&r->want_space, 0, memory_order_seq_cst)) {
 		struct seg_node *s = &seg_of(n->f)->nodes[from];

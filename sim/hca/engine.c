@@ -73,7 +73,7 @@ void engine_notify(struct engine *e)
 	if (!peers)
 		return;
 	e->notify = 0;
-	atomic_thread_fence(memory_order_seq_cst); /* pairs as wire_notify says */
+	wire_fence(); /* pairs as wire_notify says */
 	tell(e, peers);
 }
 
