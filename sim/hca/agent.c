@@ -171,7 +171,8 @@ static void *agent_main(void *arg)
 
 void agent_nudge(struct engine *e)
 {
-	atomic_store(&e->seg->agent_sleeps, 1);
+	/* A value that no wait expects: an agent that has looked and not yet gone to sleep stays awake. */
+	atomic_store(&e->seg->agent_sleeps, 2);
 	futex_call(&e->seg->agent_sleeps, FUTEX_WAKE, 1, NULL);
 }
 
