@@ -11,12 +11,9 @@
 
 /* ---- the objects of a context ---- */
 
-static void object_add(struct p_context *ctx, enum object_kind kind, struct p_object *obj)
+static void object_link(struct p_context *ctx, enum object_kind kind, struct p_object *obj)
 {
-	static uint32_t last_handle;
-
 	pthread_mutex_lock(&provider_lock);
-	obj->handle = ++last_handle;
 	obj->next = ctx->objects[kind];
 	obj->link = &ctx->objects[kind];
 	if (obj->next)
@@ -25,16 +22,30 @@ static void object_add(struct p_context *ctx, enum object_kind kind, struct p_ob
 	pthread_mutex_unlock(&provider_lock);
 }
 
-static void object_del(struct p_object *obj)
+static void object_add(struct p_context *ctx, enum object_kind kind, struct p_object *obj)
 {
+	static _Atomic uint32_t last_handle;
+
+	obj->handle = atomic_fetch_add(&last_handle, 1) + 1;
+	obj->ctx = ctx;
+	object_link(ctx, kind, obj);
+}
+
+/* false: it was not there any more. */
+static bool object_del(struct p_object *obj)
+{
+	bool there;
+
 	pthread_mutex_lock(&provider_lock);
-	if (obj->link) { /* not abandoned by a close */
+	there = obj->link != NULL;
+	if (there) {
 		*obj->link = obj->next;
 		if (obj->next)
 			obj->next->link = obj->link;
 		obj->link = NULL;
 	}
 	pthread_mutex_unlock(&provider_lock);
+	return there;
 }
 
 /* An object by handle in any context of the adapter. The program keeps it alive while it is imported. */
@@ -50,18 +61,32 @@ static struct p_object *object_find(struct p_hca *a, enum object_kind kind, uint
 	return obj;
 }
 
-static void abandon(enum object_kind kind, struct p_object *obj)
+/* The adapter's part of an object. 0 or a positive errno. */
+static int destroy(enum object_kind kind, struct p_object *obj)
 {
 	switch (kind) {
-	case OBJ_QP: hca_qp_destroy(CONTAINER_OF(obj, struct p_qp, obj)->hqp); break;
-	case OBJ_CQ: hca_cq_destroy(CONTAINER_OF(obj, struct p_cq, obj)->hcq); break;
-	case OBJ_MR: hca_mr_dereg(CONTAINER_OF(obj, struct p_mr, obj)->hmr); break;
-	case OBJ_PD: hca_pd_free(CONTAINER_OF(obj, struct p_pd, obj)->hpd); break;
+	case OBJ_QP: return hca_qp_destroy(CONTAINER_OF(obj, struct p_qp, obj)->hqp);
+	case OBJ_CQ: return hca_cq_destroy(CONTAINER_OF(obj, struct p_cq, obj)->hcq);
+	case OBJ_MR: return hca_mr_dereg(CONTAINER_OF(obj, struct p_mr, obj)->hmr);
+	case OBJ_PD: return hca_pd_free(CONTAINER_OF(obj, struct p_pd, obj)->hpd);
 	case OBJ_KINDS: break;
 	}
+	return EINVAL;
 }
 
-/* As a kernel does at close. The structures stay allocated: the program may still hold pointers to them. */
+/* Off the list first: a child that is forked in between finds no object whose adapter part is gone. */
+static int object_end(enum object_kind kind, struct p_object *obj)
+{
+	int err;
+
+	if (!object_del(obj))
+		return 0;
+	err = destroy(kind, obj);
+	if (err)
+		object_link(obj->ctx, kind, obj);
+	return err;
+}
+
 void objects_abandon(struct p_context *ctx)
 {
 	for (enum object_kind kind = 0; kind < OBJ_KINDS; kind++) {
@@ -70,7 +95,7 @@ void objects_abandon(struct p_context *ctx)
 		for (struct p_object *obj = ctx->objects[kind]; obj; obj = next) {
 			next = obj->next;
 			object_del(obj);
-			abandon(kind, obj);
+			destroy(kind, obj);
 		}
 	}
 }
@@ -110,11 +135,10 @@ struct ibv_pd *simhca_alloc_pd(struct ibv_context *context)
 int simhca_dealloc_pd(struct ibv_pd *ibpd)
 {
 	struct p_pd *pd = to_pd(ibpd);
-	int err = hca_pd_free(pd->hpd);
+	int err = object_end(OBJ_PD, &pd->obj);
 
 	if (err)
 		return err;
-	object_del(&pd->obj);
 	free(pd);
 	return 0;
 }
@@ -176,11 +200,10 @@ struct ibv_mr *simhca_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, uin
 int simhca_dereg_mr(struct verbs_mr *vmr)
 {
 	struct p_mr *mr = to_mr(vmr);
-	int err = hca_mr_dereg(mr->hmr);
+	int err = object_end(OBJ_MR, &mr->obj);
 
 	if (err)
 		return err;
-	object_del(&mr->obj);
 	free(mr);
 	return 0;
 }
@@ -318,12 +341,11 @@ int simhca_resize_cq(struct ibv_cq *ibcq, int cqe)
 int simhca_destroy_cq(struct ibv_cq *ibcq)
 {
 	struct p_cq *cq = to_cq(ibcq);
-	int err = hca_cq_destroy(cq->hcq);
+	int err = object_end(OBJ_CQ, &cq->obj);
 
 	if (err)
 		return err;
 	events_forget_cq(cq);
-	object_del(&cq->obj);
 	free(cq);
 	return 0;
 }
@@ -534,12 +556,11 @@ int simhca_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask
 int simhca_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct p_qp *qp = to_qp(ibqp);
-	int err = hca_qp_destroy(qp->hqp);
+	int err = object_end(OBJ_QP, &qp->obj);
 
 	if (err)
 		return err;
 	events_forget_qp(qp);
-	object_del(&qp->obj);
 	pthread_cond_destroy(&ibqp->cond);
 	pthread_mutex_destroy(&ibqp->mutex);
 	free(qp);

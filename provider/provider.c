@@ -75,7 +75,7 @@ static bool read_marker(const struct verbs_sysfs_dev *sysfs, struct p_device *de
 	bool ok;
 
 	snprintf(path, sizeof(path), "%s/" TREE_MARKER, sysfs->ibdev_path);
-	f = fopen(path, "re");
+	f = text_open(path);
 	if (!f)
 		return false;
 	ok = !read_line(f, dev->fabric, sizeof(dev->fabric)) && !read_line(f, dev->name, sizeof(dev->name));

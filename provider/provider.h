@@ -52,7 +52,8 @@ enum object_kind { OBJ_QP, OBJ_CQ, OBJ_MR, OBJ_PD, OBJ_KINDS }; /* in the order 
 
 /* Every object is on its context's list: a close frees what the program left, an import finds it by handle. */
 struct p_object {
-	struct p_object *next, **link;
+	struct p_object *next, **link; /* link NULL: abandoned by a close, its adapter part is gone */
+	struct p_context *ctx;
 	uint32_t handle;
 };
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -47,6 +48,12 @@ extern int sim_log_level;
 		if (unlikely(sim_log_level >= (level)))                                                                \
 			sim_log_line(__VA_ARGS__);                                                                     \
 	} while (0)
+
+/*
+ * A text file as a stream over a copy in memory: unlike one from fopen it shares no position with a forked child. NULL
+ * with errno: EISDIR, EFBIG (over a MiB), or what the system says. Close with fclose.
+ */
+FILE *text_open(const char *path);
 
 /* Writes one line to stderr whatever the level; keeps errno. */
 void sim_log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2), cold));

@@ -319,15 +319,14 @@ void fab_config_free(struct fab_config *cfg)
 int fab_config_read(const char *path, struct fab_config *cfg, char *err, size_t err_size)
 {
 	struct reader r = {.path = path, .cfg = cfg, .err = err, .err_size = err_size};
-	struct stat st;
 
 	cfg->num_devices = 0;
 	cfg->devices = calloc(FAB_DEVICES_MAX, sizeof(*cfg->devices));
 	if (!cfg->devices)
 		return fab_fail(-ENOMEM, err, err_size, "%s: out of memory", path);
-	r.file = fopen(path, "re");
-	if (!r.file || fstat(fileno(r.file), &st) || S_ISDIR(st.st_mode)) {
-		r.rc = r.file ? -EISDIR : -errno;
+	r.file = text_open(path);
+	if (!r.file) {
+		r.rc = -errno;
 		fab_fail(r.rc, err, err_size, "%s: %s", path, strerror(-r.rc));
 	} else {
 		int line = ini_parse_stream(next_line, &r, on_key, &r);

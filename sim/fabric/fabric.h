@@ -154,6 +154,14 @@ bool node_alive(struct fab_node *n, uint32_t index, uint64_t incarnation);
 /* May this process use process_vm_* on that node (probed once per incarnation)? Gives its pid. */
 bool node_direct_ok(struct fab_node *n, uint32_t index, uint64_t incarnation, int32_t *pid);
 
+/*
+ * Marks this node as being inside a peer's memory (process_vm_*), and no more. What the peer has withdrawn before it
+ * looks at the mark is seen withdrawn inside: check there. The mark counts as long as the thread that set it lives,
+ * whatever becomes of the rest of its process. Engine lock held; one peer at a time.
+ */
+void node_enter(struct fab_node *n, uint32_t peer);
+void node_exit(struct fab_node *n, uint32_t peer);
+
 /* Wakes the agent of a node if it sleeps and wants to be woken; cheap when it does not. */
 void node_wake(struct seg_node *s);
 /*

@@ -83,6 +83,7 @@ struct seg_qp {
 	uint32_t pd;	  /* identity of its PD inside the owner, compared with seg_key.pd */
 	uint32_t access;  /* IBV_ACCESS_REMOTE_* of the queue pair (qp_access_flags) */
 	uint32_t rd_atom; /* share of the device's rd_atom_used it holds; given back when the slot is freed */
+	int64_t ack_ps;	  /* modelled time from a message's arrival here to its acknowledgement's arrival there */
 	/* A line of its own: written with every message, while senders look at the one above with every post. */
 	_Alignas(CACHE_LINE) _Atomic uint32_t
 	    epsn;	      /* next PSN the responder expects (24 bits); release/acquire with direct writers */
@@ -115,11 +116,13 @@ struct seg_node {
 	uint64_t changed_ns;	      /* CLOCK_MONOTONIC when life_state became LIFE_GRACE; under lock */
 	uint64_t probe_addr; /* address in the node of a word that holds probe_value: is process_vm_readv allowed? */
 	uint64_t probe_value;
-	pthread_mutex_t life; /* robust, process-shared; locked by the agent thread as long as it lives */
+	pthread_mutex_t life;	/* robust, process-shared; locked by the agent thread as long as it lives */
+	pthread_mutex_t moving; /* the same; locked by the thread that is inside a peer's memory, see node_enter */
 	/* One line: all an empty poll and a sender look at. */
 	_Alignas(CACHE_LINE) _Atomic uint64_t pending; /* bit n: ring from node n has something; see wire.h */
 	_Atomic uint32_t agent_sleeps;		       /* 1: wake the agent (futex on this word) when a packet comes */
-	_Alignas(CACHE_LINE) _Atomic uint32_t inside[FAB_NODES_MAX]; /* peer n is inside the direct path; seq_cst */
+	_Alignas(CACHE_LINE) _Atomic uint32_t
+	    inside[FAB_NODES_MAX]; /* peer n is inside our memory; seq_cst, see node_enter */
 	_Alignas(CACHE_LINE) _Atomic seg_off key_chunks[FAB_KEY_CHUNKS_MAX]; /* release at growth, acquire by peers */
 };
 

@@ -40,14 +40,23 @@ struct fabric *node_fabric(const struct fab_node *n)
 
 /* ---- life and death ---- */
 
-/* Try-lock of a life: true if nobody living holds it; it is held then. */
-static bool life_is_free(struct seg_node *s)
+/* Try-lock: true if no living thread holds it; it is held then. */
+static bool taken_from_nobody(pthread_mutex_t *m)
 {
-	int rc = pthread_mutex_trylock(&s->life);
+	int rc = pthread_mutex_trylock(m);
 
 	if (rc == EOWNERDEAD)
-		rc = pthread_mutex_consistent(&s->life);
+		rc = pthread_mutex_consistent(m);
 	return rc == 0;
+}
+
+/* Of a process that is being killed the agent may be gone while another thread is still inside a peer's memory. */
+static bool nobody_moves(struct seg_node *s)
+{
+	if (!taken_from_nobody(&s->moving))
+		return false;
+	pthread_mutex_unlock(&s->moving);
+	return true;
 }
 
 static bool grace_is_over(const struct seg_node *s)
@@ -94,8 +103,12 @@ bool node_reclaim(struct fabric *f, uint32_t index)
 		return true;
 	if (atomic_load_explicit(&s->life_state, memory_order_acquire) == LIFE_GRACE && !grace_is_over(s))
 		return false;
-	if (!life_is_free(s))
+	if (!taken_from_nobody(&s->life))
 		return false;
+	if (!nobody_moves(s)) { /* dying: a moment later */
+		pthread_mutex_unlock(&s->life);
+		return false;
+	}
 	say(LOG_STATE, "node %u (pid %d) has died", index, s->pid);
 	release_slot(f, index);
 	pthread_mutex_unlock(&s->life);
@@ -113,7 +126,7 @@ bool node_alive(struct fab_node *n, uint32_t index, uint64_t incarnation)
 	if (index == n->index)
 		return true;
 	if (atomic_load_explicit(&s->life_state, memory_order_acquire) == LIFE_HELD) {
-		if (!life_is_free(s))
+		if (!taken_from_nobody(&s->life))
 			return true;
 		pthread_mutex_unlock(&s->life); /* node_reclaim looks again, under the lock */
 	} else if (!grace_is_over(s)) {
@@ -267,6 +280,22 @@ void node_forget_after_fork(struct fab_node *n)
 
 /* ---- direct path ---- */
 
+void node_enter(struct fab_node *n, uint32_t peer)
+{
+	/* Left locked by a predecessor of the slot who died inside: node_reclaim saw that it was gone. */
+	if (pthread_mutex_lock(&n->wire.self->moving) == EOWNERDEAD)
+		pthread_mutex_consistent(&n->wire.self->moving);
+	/* seq_cst: pairs with node_wait_outside, whose caller withdraws first and looks second */
+	atomic_store(&seg_of(n->f)->nodes[peer].inside[n->index], 1);
+}
+
+void node_exit(struct fab_node *n, uint32_t peer)
+{
+	/* release: what was done inside is done; pairs with node_wait_outside */
+	atomic_store_explicit(&seg_of(n->f)->nodes[peer].inside[n->index], 0, memory_order_release);
+	pthread_mutex_unlock(&n->wire.self->moving);
+}
+
 /* Does the word that the node named hold what it said, seen through process_vm_readv? */
 static bool probe(const struct seg_node *s, int32_t pid)
 {
@@ -377,8 +406,9 @@ static void wait_for_peer(struct fab_node *n, uint32_t peer)
 			cpu_relax();
 			continue;
 		}
-		uint64_t inc = atomic_load_explicit(&seg_of(n->f)->nodes[peer].incarnation, memory_order_acquire);
-		if (!inc || !node_alive(n, peer, inc)) {
+		struct seg_node *s = &seg_of(n->f)->nodes[peer];
+		uint64_t inc = atomic_load_explicit(&s->incarnation, memory_order_acquire);
+		if ((!inc || !node_alive(n, peer, inc)) && nobody_moves(s)) {
 			atomic_store_explicit(mark, 0, memory_order_seq_cst);
 			return;
 		}

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* An extent on the free list. The list is ordered by offset, neighbours are merged. */
@@ -20,8 +21,12 @@ struct free_extent {
 
 static int fallocate_all(int fd, uint64_t from, uint64_t len_B)
 {
+	struct rlimit limit;
 	int rc;
 
+	/* Past this limit the system would send SIGXFSZ, which ends a program that does not expect it. */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && from + len_B > limit.rlim_cur)
+		return -ENOSPC;
 	do
 		rc = posix_fallocate(fd, (off_t)from, (off_t)len_B);
 	while (rc == EINTR);
@@ -166,8 +171,10 @@ int seg_create(struct fabric *f, int dir_fd, const char *name)
 	}
 	struct seg_header *h = seg_of(f);
 	init_shared_mutex(&h->lock);
-	for (uint32_t i = 0; i < FAB_NODES_MAX; i++)
+	for (uint32_t i = 0; i < FAB_NODES_MAX; i++) {
 		init_shared_mutex(&h->nodes[i].life);
+		init_shared_mutex(&h->nodes[i].moving);
+	}
 	fab_copy_name(h->name, sizeof(h->name), name);
 	h->seed = name_seed(name);
 	h->size_B = HEADER_B;

@@ -143,7 +143,10 @@ static void *agent_main(void *arg)
 	struct engine *e = arg;
 
 	pthread_setname_np(pthread_self(), "simhca-agent");
-	node_hold_life(e->node);
+	e->agent_err = -node_hold_life(e->node);
+	sem_post(&e->agent_ready);
+	if (e->agent_err)
+		return NULL;
 	uint64_t alive_ns = 0; /* last sign of the application */
 	while (!atomic_load(&e->stop)) {
 		uint64_t now_ns = clock_ns();
@@ -181,6 +184,7 @@ int agent_start(struct engine *e)
 	sigset_t all, old;
 	pthread_attr_t attr;
 
+	sem_init(&e->agent_ready, 0, 0);
 	/* Signals are the application's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -189,8 +193,15 @@ int agent_start(struct engine *e)
 	int err = pthread_create(&e->agent, &attr, agent_main, e);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	e->agent_runs = err == 0;
-	return err;
+	if (err)
+		return err;
+	/* From here on peers know us alive by the agent, however long this thread is kept waiting. */
+	while (sem_wait(&e->agent_ready) && errno == EINTR)
+		;
+	if (e->agent_err)
+		pthread_join(e->agent, NULL);
+	e->agent_runs = e->agent_err == 0;
+	return e->agent_err;
 }
 
 void agent_stop(struct engine *e)

@@ -21,11 +21,19 @@ static const struct {
 
 /* ---- completing ---- */
 
+int64_t responded_ps(const struct hca_qp *qp, const struct wqe *w, int64_t arrive_ps)
+{
+	const struct timing *t = &qp->pt->t;
+
+	return arrive_ps + time_rx_write_ps(t, w->length) + t->cqe_write - t->pcie_write;
+}
+
 void complete_one(struct hca_qp *qp, enum ibv_wc_status status, uint32_t vendor_err, int64_t generated_ps)
 {
 	struct send_queue *sq = &qp->sq;
 	const struct wqe *w = sq_slot(sq, sq->una);
 
+	generated_ps = qp->last_done_ps = MAX(qp->last_done_ps, generated_ps);
 	sq->una++;
 	if (sim_ops[w->op].flags & OPF_RESPONSE) {
 		if (qp->rd_out)
@@ -74,7 +82,7 @@ void completer_settle(struct hca_qp *qp)
 
 /* Completes in order everything whose last packet is at or before psn. Returns false at a READ or atomic that is not
  * answered yet. */
-static bool complete_until(struct hca_qp *qp, uint32_t psn, int64_t generated_ps)
+static bool complete_until(struct hca_qp *qp, uint32_t psn)
 {
 	struct send_queue *sq = &qp->sq;
 
@@ -85,7 +93,7 @@ static bool complete_until(struct hca_qp *qp, uint32_t psn, int64_t generated_ps
 			return psn_diff(psn, w->psn) < 0;
 		if (!response && psn_diff(psn, psn_add(w->psn, w->psn_count - 1)) < 0)
 			return true;
-		complete_one(qp, IBV_WC_SUCCESS, 0, generated_ps);
+		complete_one(qp, IBV_WC_SUCCESS, 0, w->done_ps);
 		if ((int32_t)(sq->next - sq->una) < 0) {
 			/* it had been taken back to be sent again */
 			sq->next = sq->una;
@@ -96,9 +104,9 @@ static bool complete_until(struct hca_qp *qp, uint32_t psn, int64_t generated_ps
 }
 
 /* The same for all that has been acknowledged so far, which may have waited behind a READ. */
-static bool complete_acknowledged(struct hca_qp *qp, int64_t generated_ps)
+static bool complete_acknowledged(struct hca_qp *qp)
 {
-	return complete_until(qp, psn_add(qp->una_psn, PSN_MASK), generated_ps);
+	return complete_until(qp, psn_add(qp->una_psn, PSN_MASK));
 }
 
 /* The peer has made progress up to psn. Stale and impossible numbers are ignored. */
@@ -109,7 +117,7 @@ static bool progress(struct hca_qp *qp, uint32_t psn)
 	qp->una_psn = psn_add(psn, 1);
 	qp->retry_left = qp->attr.retry_cnt;
 	qp->rnr_left = qp->attr.rnr_retry;
-	qp->lost = false;
+	qp->lost = qp->unanswered = false;
 	qp->progress++;
 	return true;
 }
@@ -149,11 +157,9 @@ static void chase_response(struct hca_qp *qp)
 
 void completer_ack(struct hca_qp *qp, const struct pkt *p)
 {
-	int64_t generated_ps = p->arrive_ps + qp->pt->cqe_generated_ps;
-
 	if (!progress(qp, p->psn))
 		return;
-	if (complete_acknowledged(qp, generated_ps))
+	if (complete_acknowledged(qp))
 		skip_acknowledged(qp);
 	else
 		chase_response(qp);
@@ -168,7 +174,7 @@ static bool nak_progress(struct hca_qp *qp, const struct pkt *p)
 	if (psn_diff(p->psn, qp->una_psn) < 0 || psn_diff(p->psn, qp->next_psn) >= 0)
 		return false;
 	if (progress(qp, before))
-		complete_acknowledged(qp, p->arrive_ps + qp->pt->cqe_generated_ps);
+		complete_acknowledged(qp);
 	return true;
 }
 
@@ -254,17 +260,15 @@ static bool place(struct hca_qp *qp, struct wqe *w, uint32_t off_B, const void *
 /* A response is complete, or its data cannot be placed. */
 static void response_done(struct hca_qp *qp, struct wqe *w, int64_t arrive_ps)
 {
-	const struct timing *t = &qp->pt->t;
-	int64_t generated_ps = arrive_ps + time_rx_write_ps(t, w->length) + t->cqe_write - t->pcie_write;
-
+	w->done_ps = responded_ps(qp, w, arrive_ps);
 	w->flags |= WQF_DONE;
 	if (w->error) {
-		complete_until(qp, psn_add(w->psn, PSN_MASK), generated_ps);
+		complete_until(qp, psn_add(w->psn, PSN_MASK));
 		if (sq_slot(&qp->sq, qp->sq.una) == w)
-			requester_fail(qp, (enum ibv_wc_status)w->error, 0, generated_ps);
+			requester_fail(qp, (enum ibv_wc_status)w->error, 0, w->done_ps);
 		return;
 	}
-	if (!complete_acknowledged(qp, generated_ps))
+	if (!complete_acknowledged(qp))
 		chase_response(qp);
 	go_on(qp);
 }
@@ -312,17 +316,16 @@ void completer_atomic(struct hca_qp *qp, struct pkt *p)
 
 /*
  * On a real clock a live but slow peer never runs the counter down: the adapter it stands for would have answered
- * without the CPU. The timer counts where something was lost or nobody is there.
+ * without the CPU. The timer counts where something was lost or nobody is there; and where the peer has looked at all
+ * that was sent, and again at all that was sent again, and still does not answer (another PSN, a lossy wire).
  */
 static bool timer_counts(struct hca_qp *qp)
 {
 	struct engine *e = qp->e;
 
-	if (e->strict_timers || qp->lost || !qp->peer || !requester_resolve(qp) ||
-	    !node_alive(e->node, SEG_OWNER_NODE(qp->peer_owner), SEG_OWNER_INC(qp->peer_owner)))
-		return true;
-	/* The wire hook may have taken anything: where the peer has looked at all we sent, an answer is missing. */
-	return e->wiretest && wire_tx_drained(qp->tx);
+	return e->strict_timers || qp->lost || !qp->peer || !requester_resolve(qp) ||
+	       !node_alive(e->node, SEG_OWNER_NODE(qp->peer_owner), SEG_OWNER_INC(qp->peer_owner)) ||
+	       (qp->unanswered && wire_tx_drained(qp->tx));
 }
 
 void completer_timeout(struct hca_qp *qp, uint64_t now_ns)
@@ -330,10 +333,7 @@ void completer_timeout(struct hca_qp *qp, uint64_t now_ns)
 	uint64_t timeout_ns = UINT64_C(4096) << (qp->attr.timeout & 31);
 
 	qp->deadline_ns = now_ns + timeout_ns;
-	if (!timer_counts(qp)) {
-		if (!qp->e->wiretest && !wire_tx_drained(qp->tx))
-			return; /* it has not even looked yet */
-	} else {
+	if (timer_counts(qp)) {
 		count(qp, CTR_TIMEOUTS, 1);
 		qp->floor_ps = MAX(qp->floor_ps, qp->last_arrive_ps) + (int64_t)timeout_ns * 1000;
 		if (qp->retry_left == 0) {
@@ -341,7 +341,10 @@ void completer_timeout(struct hca_qp *qp, uint64_t now_ns)
 			return;
 		}
 		qp->retry_left--;
+	} else if (!wire_tx_drained(qp->tx)) {
+		return; /* it has not even looked yet */
 	}
+	qp->unanswered = true;
 	qp->lost = false;
 	qp->resp_gap = false;
 	qp->chased = 0;

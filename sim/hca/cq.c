@@ -95,8 +95,8 @@ int hca_cq_resize(struct hca_cq *cq, uint32_t *cqe)
 	err = ring_alloc(*cqe, &ring, &ring_B, &mask);
 	if (err)
 		return err;
-	engine_enter(cq->h->e);
 	lock_take(&cq->lock);
+	engine_enter(cq->h->e);
 	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	if (head - tail > *cqe) {
@@ -114,8 +114,8 @@ int hca_cq_resize(struct hca_cq *cq, uint32_t *cqe)
 		ring = old;
 		ring_B = old_B;
 	}
-	lock_drop(&cq->lock);
 	engine_leave(cq->h->e);
+	lock_drop(&cq->lock);
 	munmap(ring, ring_B);
 	return err;
 }
@@ -158,14 +158,26 @@ void cq_push(struct hca_cq *cq, const struct hca_cqe *cqe)
 		raise_event(cq, cqe);
 }
 
+void cqs_lock(struct hca_cq *a, struct hca_cq *b)
+{
+	lock_take(a < b ? &a->lock : &b->lock);
+	if (a != b)
+		lock_take(a < b ? &b->lock : &a->lock);
+}
+
+void cqs_unlock(struct hca_cq *a, struct hca_cq *b)
+{
+	lock_drop(&a->lock);
+	if (a != b)
+		lock_drop(&b->lock);
+}
+
 void cq_forget_qp(struct hca_cq *cq, struct hca_qp *qp)
 {
-	lock_take(&cq->lock);
 	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	for (uint32_t i = atomic_load_explicit(&cq->tail, memory_order_relaxed); i != head; i++)
 		if (cq->ring[i & cq->mask].qp == qp)
 			cq->ring[i & cq->mask].qp = NULL;
-	lock_drop(&cq->lock);
 }
 
 /* ---- polling side ---- */

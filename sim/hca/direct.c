@@ -10,7 +10,6 @@
 #define IOV_MAX_LOCAL  16
 
 struct direct {
-	struct seg_node *node; /* of the peer */
 	uint32_t index;
 	int32_t pid;
 	struct seg_key *key;
@@ -33,7 +32,6 @@ static bool direct_possible(struct hca_qp *qp, const struct wqe *w, struct direc
 	if (d->index == e->index || !node_direct_ok(e->node, d->index, incarnation, &d->pid) ||
 	    !node_alive(e->node, d->index, incarnation))
 		return false;
-	d->node = &fabric_seg(e->fabric)->nodes[d->index];
 	d->key = node_peer_key(e->node, d->index, w->rkey >> 8);
 	return d->key != NULL;
 }
@@ -107,6 +105,26 @@ static int64_t direct_read_arrival(struct hca_qp *qp, const struct wqe *w, int64
 	return request_ps + t->nic_rx + time_tx_ps(t, w->length, true, qp->mtu_B, 4) - t->nic_tx + qp->pt->net_ps;
 }
 
+/* The message is where it belongs: on our side too. */
+static void direct_done(struct hca_qp *qp, struct wqe *w, uint32_t next_psn, uint32_t psn_count, bool write,
+			int64_t arrive_ps)
+{
+	qp->next_psn = qp->una_psn = next_psn;
+	qp->sq.next++;
+	qp->sq.sent = qp->sq.next;
+	count(qp, write ? CTR_DIRECT_WRITES : CTR_DIRECT_READS, 1);
+	count(qp, CTR_TX_PACKETS, write ? psn_count : 1);
+	if (write) {
+		count(qp, CTR_TX_BYTES, w->length);
+		if (!(w->flags & (WQF_INLINE | WQF_PSN)))
+			stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, requester_gathered_ps(qp, w));
+	} else {
+		count_shared(qp->slot, CTR_RX_BYTES, w->length);
+		w->done_ps = responded_ps(qp, w, direct_read_arrival(qp, w, arrive_ps));
+	}
+	complete_one(qp, IBV_WC_SUCCESS, 0, w->done_ps);
+}
+
 /* Tries the whole message; false: nothing was changed, it takes the ring. */
 bool direct_run(struct hca_qp *qp, struct wqe *w)
 {
@@ -121,9 +139,7 @@ bool direct_run(struct hca_qp *qp, struct wqe *w)
 	if (!direct_possible(qp, w, &d))
 		return false;
 	while (off_B < w->length) {
-		_Atomic uint32_t *mark = &d.node->inside[qp->e->index];
-		/* seq_cst: pairs with node_withdraw_key and close_receive, which withdraw first and look second */
-		atomic_store(mark, 1);
+		node_enter(qp->e->node, d.index);
 		ssize_t moved = direct_allowed(qp, w, &d, psn, right) ? direct_move(qp, w, &d, off_B, write) : -1;
 		if (moved > 0 && (off_B += (uint32_t)moved) == w->length) {
 			if (!write && !(w->flags & WQF_PSN))
@@ -131,26 +147,10 @@ bool direct_run(struct hca_qp *qp, struct wqe *w)
 			arrive_ps = requester_depart(qp, w, !write);
 			direct_note(qp, w, psn, psn_count, write, arrive_ps);
 		}
-		atomic_store_explicit(mark, 0, memory_order_release);
+		node_exit(qp->e->node, d.index);
 		if (moved <= 0)
 			return false; /* done again through the ring, where the responder finds out what is wrong */
 	}
-	qp->next_psn = psn_add(psn, psn_count);
-	qp->una_psn = qp->next_psn;
-	qp->sq.next++;
-	qp->sq.sent = qp->sq.next;
-	count(qp, write ? CTR_DIRECT_WRITES : CTR_DIRECT_READS, 1);
-	count(qp, CTR_TX_PACKETS, write ? psn_count : 1);
-	if (write) {
-		count(qp, CTR_TX_BYTES, w->length);
-		if (!(w->flags & (WQF_INLINE | WQF_PSN)))
-			stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, requester_gathered_ps(qp, w));
-		complete_one(qp, IBV_WC_SUCCESS, 0, arrive_ps + qp->pt->ack_ps + qp->pt->cqe_generated_ps);
-	} else {
-		count_shared(qp->slot, CTR_RX_BYTES, w->length);
-		complete_one(qp, IBV_WC_SUCCESS, 0,
-			     direct_read_arrival(qp, w, arrive_ps) + time_rx_write_ps(&qp->pt->t, w->length) +
-				 qp->pt->t.cqe_write - qp->pt->t.pcie_write);
-	}
+	direct_done(qp, w, psn_add(psn, psn_count), psn_count, write, arrive_ps);
 	return true;
 }

@@ -6,7 +6,8 @@
  *   posting    queue lock of a send or receive queue: builds WQEs, moves `head`
  *   engine     engine lock, one a process and fabric: transport, keys, completions written, timers
  *   polling    lock of a completion queue: takes CQEs out, moves `tail` of the queues they belong to
- * Lock order: send queue, receive queue, engine, completion queue. Indices that cross a border are atomics and say
+ * Lock order: completion queues (of a pair the one at the lower address first), send queue, receive queue, engine: a
+ * program may post and register between start_poll and end_poll. Indices that cross a border are atomics and say
  * what they pair with. Indices run freely over 32 bits; a slot is index & mask.
  */
 #pragma once
@@ -16,6 +17,8 @@
 #include "sim/hca/lock.h"
 #include "sim/lab/wiretest.h"
 #include "sim/model/stage.h"
+#include <limits.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -51,13 +54,13 @@ struct wqe {
 	uint64_t remote_addr;
 	uint64_t compare_add, swap;
 	int64_t have_ps; /* the adapter has it */
+	int64_t done_ps; /* the adapter makes its completion, by the model: known once sent, or once answered */
 	uint32_t rkey, imm;
 	uint32_t length;    /* payload bytes */
 	uint32_t units_end; /* running total of queue units up to and including this one */
 	uint32_t psn, psn_count;
 	uint32_t resp_B; /* READ: bytes of the response placed so far */
 	uint32_t rd_seq; /* READ, atomic: running number */
-	uint32_t pad;
 	uint16_t num_sge;
 	uint8_t op, flags; /* enum sim_op, enum wqe_flag */
 	uint32_t error;	   /* enum ibv_wc_status found before it was sent; it waits for its turn to complete */
@@ -129,7 +132,7 @@ struct engine {
 	_Atomic bool more;	/* something was left for the next turn: resume list not empty and not waiting */
 	_Atomic bool rnr_waits; /* a queue pair waits for an RNR timer: polls look at the clock */
 	_Atomic bool app_alive; /* set by posts and polls, cleared by the agent: is the application driving us? */
-	_Atomic uint32_t deep;	/* the agent sleeps without a time limit (futex word) */
+	_Atomic bool deep;	/* the agent sleeps without a time limit */
 	bool forked;		/* we are a child: nothing is ours */
 	bool fast;		/* untimed, no instrument armed: large packets, direct path */
 	bool strict_timers;
@@ -146,8 +149,6 @@ struct engine {
 	struct hca_qp *owe;	    /* owe acknowledgements or responses */
 	struct hca_qp *active;	    /* have something outstanding; timers; doubly linked */
 	_Atomic uint32_t armed_cqs; /* written under the lock, read by the agent without it (relaxed) */
-	struct wire_tx *tx[FAB_NODES_MAX];
-	uint64_t tx_incarnation[FAB_NODES_MAX];
 	struct hca_qp **qps[FAB_QP_CHUNKS_MAX];
 	struct hca_mr **keys[KEY_CHUNKS];
 	uint32_t key_hint;
@@ -158,8 +159,10 @@ struct engine {
 	    rnr_next_ns; /* earliest RNR deadline; written under the lock, read by polls without it (relaxed) */
 	_Atomic bool stop;
 	pthread_t agent;
+	sem_t agent_ready; /* it holds the node's life, or agent_err says why not */
+	int agent_err;
 	bool agent_runs;
-	char dir[320];
+	char dir[PATH_MAX];
 	unsigned users; /* opened devices, under the list lock */
 	struct engine *next;
 };
@@ -282,13 +285,14 @@ struct hca_qp {
 	uint32_t chased;  /* sq.una + 1 of the response asked for again, 0 = none */
 	bool resp_gap;	  /* a missing READ response was asked for again */
 	uint32_t progress, seen_progress;
-	uint64_t deadline_ns, rnr_until_ns; /* 0 = none */
-	int64_t floor_ps;		    /* nothing leaves before this (RNR and retry waits) */
-	int64_t last_arrive_ps;
+	uint64_t deadline_ns, rnr_until_ns;   /* 0 = none */
+	int64_t floor_ps;		      /* nothing leaves before this (RNR and retry waits) */
+	int64_t last_arrive_ps, last_done_ps; /* of all sent; of all completed: neither goes back */
 	int64_t *rd_done_ps; /* when the last max_rd_atomic READs and atomics completed, by running number */
 	int64_t rd_last_ps;  /* latest of them */
 	uint32_t rd_depth, rd_seq;
 	bool drain_event;    /* SQD: raise SQ_DRAINED once nothing is outstanding */
+	bool unanswered;     /* sent again at the last timeout, no progress since */
 	bool lost;	     /* something was dropped on the way, so the timer counts */
 	bool no_by_ref;	     /* the peer cannot read our memory */
 	bool stalled;	     /* ring full */
@@ -309,7 +313,6 @@ struct hca_qp {
 	struct ibv_qp_attr attr;
 	uint32_t gid_type;
 	uint32_t mtu_B, mtu_shift;
-	uint32_t rd_atom_taken; /* of the device's budget */
 };
 
 /* ---- engine.c ---- */
@@ -365,7 +368,7 @@ bool direct_run(struct hca_qp *qp, struct wqe *w);
 /* ---- requester.c, completer.c ---- */
 /* Last bit of the message (or of the request of a READ or atomic) reaches the far port. Moves the queue pair's clock.
  */
-int64_t requester_depart(struct hca_qp *qp, const struct wqe *w, bool response);
+int64_t requester_depart(struct hca_qp *qp, struct wqe *w, bool response);
 /* First data of a by-reference payload is at hand. */
 int64_t requester_gathered_ps(const struct hca_qp *qp, const struct wqe *w);
 void requester_run(struct hca_qp *qp);
@@ -378,6 +381,8 @@ void completer_rnr(struct hca_qp *qp, const struct pkt *p);
 void completer_read(struct hca_qp *qp, struct pkt *p);
 void completer_atomic(struct hca_qp *qp, struct pkt *p);
 void completer_timeout(struct hca_qp *qp, uint64_t now_ns);
+/* When the adapter makes the completion of a READ or atomic whose response arrives then. */
+int64_t responded_ps(const struct hca_qp *qp, const struct wqe *w, int64_t arrive_ps);
 /* Completes the oldest work request; generated_ps is when the adapter made the CQE. */
 void complete_one(struct hca_qp *qp, enum ibv_wc_status status, uint32_t vendor_err, int64_t generated_ps);
 /* The oldest work request fails: error completion, queue pair to ERR, everything else is flushed. */
@@ -390,6 +395,7 @@ bool responder_pay(struct hca_qp *qp); /* sends what is owed; false = ring full,
 void responder_reset(struct hca_qp *qp);
 
 /* ---- qp.c ---- */
+const char *qp_state_name(enum ibv_qp_state state);
 void qp_to_error(struct hca_qp *qp); /* engine lock held: state ERR, receive side closed, queues flushed */
 void qp_flush(struct hca_qp *qp);
 void qp_event(struct hca_qp *qp, enum ibv_event_type type);
@@ -418,7 +424,10 @@ static inline bool cq_looks_empty(const struct hca_cq *cq)
 }
 
 void cq_push(struct hca_cq *cq, const struct hca_cqe *cqe); /* engine lock held */
-void cq_forget_qp(struct hca_cq *cq, struct hca_qp *qp);    /* engine lock held; takes the polling lock */
+void cq_forget_qp(struct hca_cq *cq, struct hca_qp *qp);    /* engine and polling lock held */
+/* The polling locks of a queue pair's completion queues, which may be one. */
+void cqs_lock(struct hca_cq *a, struct hca_cq *b);
+void cqs_unlock(struct hca_cq *a, struct hca_cq *b);
 
 /* ---- counters ---- */
 /* One writer at a time for each counter: the poster under the queue lock or the engine under its own. */

@@ -60,10 +60,10 @@ struct hca_mr *mr_find(struct engine *e, uint32_t key)
 {
 	struct hca_mr **cell = key_cell(e, key >> 8);
 
-	return cell && *cell && (*cell)->key == key ? *cell : NULL;
+	return (key & 0xff) && cell && *cell && (*cell)->key == key ? *cell : NULL;
 }
 
-/* The tag makes a key that was given back stale for its index's next 255 owners. */
+/* The tag makes a key that was given back stale for its index's next owners. */
 static int key_alloc(struct engine *e, struct hca_mr *mr)
 {
 	static uint8_t tag;
@@ -79,7 +79,8 @@ static int key_alloc(struct engine *e, struct hca_mr *mr)
 		if (index == 0 || (*chunk)[index % KEY_CHUNK])
 			continue;
 		(*chunk)[index % KEY_CHUNK] = mr;
-		mr->key = index << 8 | ++tag;
+		tag = tag % 255 + 1; /* 0 marks a key that was withdrawn */
+		mr->key = index << 8 | tag;
 		return 0;
 	}
 	return ENOMEM;
@@ -169,17 +170,27 @@ int hca_mr_reg(struct hca_pd *pd, void *addr, uint64_t length, uint64_t iova, in
 	return err;
 }
 
+/* The key is dead, its bytes are not touched any more. The index stays taken: peers may still be reading its entry. */
+static void key_withdraw(struct engine *e, struct hca_mr *mr)
+{
+	engine_enter(e);
+	mr->key &= ~UINT32_C(0xff); /* a tag that is never given out */
+	engine_leave(e);
+	/* Not under the lock: a peer that is stopped inside must not stop everything here. */
+	if (mr->published)
+		node_withdraw_key(e->node, mr->published);
+}
+
 int hca_mr_dereg(struct hca_mr *mr)
 {
 	struct engine *e = mr->pd->h->e;
 
 	if (!e->forked) {
+		key_withdraw(e, mr);
 		engine_enter(e);
 		struct hca_mr **cell = key_cell(e, mr->key >> 8);
 		if (cell && *cell == mr)
 			*cell = NULL;
-		if (mr->published)
-			node_withdraw_key(e->node, mr->published);
 		e->num_mrs--;
 		e->locked_B -= mr->length;
 		engine_leave(e);

@@ -11,13 +11,6 @@
 
 /* ---- refusals ---- */
 
-static const char *state_name(enum ibv_qp_state state)
-{
-	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-
-	return (unsigned)state < ARRAY_LEN(names) ? names[state] : "?";
-}
-
 /*
  * Counts a refusal under its reason and explains it; returns err as the driver does, sign included. The text is only
  * made when somebody reads it.
@@ -56,10 +49,10 @@ static inline int check_state(struct hca_qp *qp)
 		return 0;
 	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE)
 		return qp->h->prof.err_errored ? refuse(qp, CTR_REFUSALS_STATE, qp->h->prof.err_errored,
-							"the queue pair is in %s", state_name(state))
+							"the queue pair is in %s", qp_state_name(state))
 					       : 0;
 	return refuse(qp, CTR_REFUSALS_STATE, qp->h->prof.err_state, "the queue pair is in %s, sending needs RTS",
-		      state_name(state));
+		      qp_state_name(state));
 }
 
 static inline int check_op(struct hca_qp *qp, unsigned op, uint64_t remote_addr)
@@ -146,7 +139,24 @@ static inline int put_sges(struct hca_qp *qp, struct wqe *w, const struct ibv_sg
 	return 0;
 }
 
-/* Copies inline data from the CPU's addresses; the only place that does. */
+/* Is there room for this much inline data? It is copied behind what is there by put_bytes, the only place that does. */
+static inline int open_inline(struct hca_qp *qp, struct wqe *w, uint64_t total, size_t num)
+{
+	if (unlikely(total > qp->grant.inline_limit_post_B))
+		return refuse(qp, CTR_REFUSALS_INLINE, qp->h->prof.err_inline, "%llu bytes inline asked, %u allowed",
+			      (unsigned long long)total, qp->grant.inline_limit_post_B);
+	w->flags |= WQF_INLINE;
+	w->num_sge = (uint16_t)MIN(num, UINT16_MAX);
+	return 0;
+}
+
+static inline void put_bytes(struct wqe *w, const void *from, size_t len)
+{
+	if (len) /* an empty piece may have no address */
+		memcpy(w->data + w->length, from, len);
+	w->length += (uint32_t)len;
+}
+
 static inline int put_inline(struct hca_qp *qp, struct wqe *w, const struct ibv_sge *sge, size_t num)
 {
 	uint64_t total = 0;
@@ -156,18 +166,10 @@ static inline int put_inline(struct hca_qp *qp, struct wqe *w, const struct ibv_
 			      qp->grant.sge_limit_post);
 	for (size_t i = 0; i < num; i++)
 		total += sge[i].length;
-	if (unlikely(total > qp->grant.inline_limit_post_B))
-		return refuse(qp, CTR_REFUSALS_INLINE, qp->h->prof.err_inline, "%llu bytes inline asked, %u allowed",
-			      (unsigned long long)total, qp->grant.inline_limit_post_B);
-	uint8_t *to = w->data;
-	for (size_t i = 0; i < num; i++) {
-		memcpy(to, (const void *)(uintptr_t)sge[i].addr, sge[i].length);
-		to += sge[i].length;
-	}
-	w->flags |= WQF_INLINE;
-	w->num_sge = (uint16_t)num;
-	w->length = (uint32_t)total;
-	return 0;
+	int err = open_inline(qp, w, total, num);
+	for (size_t i = 0; i < num && !err; i++)
+		put_bytes(w, (const void *)(uintptr_t)sge[i].addr, sge[i].length);
+	return err;
 }
 
 static inline void shape_of(const struct hca_qp *qp, const struct wqe *w, uint32_t posted_with, struct wqe_shape *s)
@@ -329,11 +331,6 @@ int hca_post_send(struct hca_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
 
 /* ---- ibv_wr_* ---- */
 
-static struct wqe *open_wqe(struct hca_qp *qp)
-{
-	return qp->wr_open;
-}
-
 /* Finishes the work request that was begun last, if any. */
 static void close_open(struct hca_qp *qp)
 {
@@ -365,7 +362,7 @@ void hca_wr_begin(struct hca_qp *qp, uint64_t wr_id, unsigned send_flags, enum s
 
 void hca_wr_remote(struct hca_qp *qp, uint32_t rkey, uint64_t remote_addr)
 {
-	struct wqe *w = open_wqe(qp);
+	struct wqe *w = qp->wr_open;
 
 	if (!w)
 		return;
@@ -378,7 +375,7 @@ void hca_wr_remote(struct hca_qp *qp, uint32_t rkey, uint64_t remote_addr)
 
 void hca_wr_imm(struct hca_qp *qp, uint32_t imm_or_key)
 {
-	struct wqe *w = open_wqe(qp);
+	struct wqe *w = qp->wr_open;
 
 	if (w)
 		w->imm = imm_or_key;
@@ -386,7 +383,7 @@ void hca_wr_imm(struct hca_qp *qp, uint32_t imm_or_key)
 
 void hca_wr_atomic(struct hca_qp *qp, uint64_t compare_or_add, uint64_t swap)
 {
-	struct wqe *w = open_wqe(qp);
+	struct wqe *w = qp->wr_open;
 
 	if (!w)
 		return;
@@ -396,7 +393,7 @@ void hca_wr_atomic(struct hca_qp *qp, uint64_t compare_or_add, uint64_t swap)
 
 void hca_wr_sges(struct hca_qp *qp, size_t num_sge, const struct ibv_sge *sg_list)
 {
-	struct wqe *w = open_wqe(qp);
+	struct wqe *w = qp->wr_open;
 
 	if (w && !qp->wr_error)
 		qp->wr_error = put_sges(qp, w, sg_list, num_sge);
@@ -404,7 +401,7 @@ void hca_wr_sges(struct hca_qp *qp, size_t num_sge, const struct ibv_sge *sg_lis
 
 void hca_wr_inline(struct hca_qp *qp, size_t num_buf, const struct ibv_data_buf *bufs)
 {
-	struct wqe *w = open_wqe(qp);
+	struct wqe *w = qp->wr_open;
 	uint64_t total = 0;
 
 	if (!w || qp->wr_error)
@@ -418,20 +415,9 @@ void hca_wr_inline(struct hca_qp *qp, size_t num_buf, const struct ibv_data_buf 
 	}
 	for (size_t i = 0; i < num_buf; i++)
 		total += bufs[i].length;
-	if (unlikely(total > qp->grant.inline_limit_post_B)) {
-		qp->wr_error =
-		    refuse(qp, CTR_REFUSALS_INLINE, qp->h->prof.err_inline, "%llu bytes inline asked, %u allowed",
-			   (unsigned long long)total, qp->grant.inline_limit_post_B);
-		return;
-	}
-	uint8_t *to = w->data;
-	for (size_t i = 0; i < num_buf; i++) {
-		memcpy(to, bufs[i].addr, bufs[i].length);
-		to += bufs[i].length;
-	}
-	w->flags |= WQF_INLINE;
-	w->num_sge = (uint16_t)MIN(num_buf, UINT16_MAX);
-	w->length = (uint32_t)total;
+	qp->wr_error = open_inline(qp, w, total, num_buf);
+	for (size_t i = 0; i < num_buf && !qp->wr_error; i++)
+		put_bytes(w, bufs[i].addr, bufs[i].length);
 }
 
 static void roll_back(struct hca_qp *qp)

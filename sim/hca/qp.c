@@ -167,8 +167,8 @@ static void close_receive(struct hca_qp *qp, enum seg_rx_state state)
 
 static void give_back_rd_atom(struct hca_qp *qp)
 {
-	atomic_fetch_sub_explicit(&qp->h->seg->rd_atom_used, qp->rd_atom_taken, memory_order_relaxed);
-	qp->rd_atom_taken = qp->slot->rd_atom = 0;
+	atomic_fetch_sub_explicit(&qp->h->seg->rd_atom_used, qp->slot->rd_atom, memory_order_relaxed);
+	qp->slot->rd_atom = 0;
 }
 
 int hca_qp_destroy(struct hca_qp *qp)
@@ -176,15 +176,16 @@ int hca_qp_destroy(struct hca_qp *qp)
 	struct hca *h = qp->h;
 
 	if (!h->e->forked) {
+		cqs_lock(qp->send_cq, qp->recv_cq);
 		engine_enter(h->e);
 		close_receive(qp, RX_CLOSED);
 		engine_forget(qp);
 		engine_qp_set(h->e, qp->qpn, NULL);
 		cq_forget_qp(qp->send_cq, qp);
 		cq_forget_qp(qp->recv_cq, qp);
-		give_back_rd_atom(qp);
-		fabric_qp_free(h->e->node, qp->qpn);
+		fabric_qp_free(h->e->node, qp->qpn); /* and its share of the READ/atomic budget */
 		engine_leave(h->e);
+		cqs_unlock(qp->send_cq, qp->recv_cq);
 	}
 	atomic_fetch_sub(&qp->pd->users, 1);
 	atomic_fetch_sub(&qp->send_cq->users, 1);
@@ -265,17 +266,25 @@ void qp_to_error(struct hca_qp *qp)
 
 /* ---- modify ---- */
 
-static int modify_refuse(struct hca_qp *qp, enum ibv_qp_state to, const char *why)
+const char *qp_state_name(enum ibv_qp_state state)
 {
 	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+
+	return (unsigned)state < ARRAY_LEN(names) ? names[state] : "?";
+}
+
+static const char out_of_memory[] = "out of memory";
+
+static int modify_refuse(struct hca_qp *qp, enum ibv_qp_state to, const char *why)
+{
+	int err = why == out_of_memory ? ENOMEM : EINVAL;
 	enum ibv_qp_state from = qp_state(qp);
 
 	count_device(qp->h, CTR_REFUSALS, 1);
 	count_device(qp->h, CTR_REFUSALS_MODIFY, 1);
-	say(LOG_WHY, "ibv_modify_qp on %s, queue pair 0x%x, from %s to %s: %s: EINVAL", qp->h->prof.name, qp->qpn,
-	    (unsigned)from < ARRAY_LEN(names) ? names[from] : "?", (unsigned)to < ARRAY_LEN(names) ? names[to] : "?",
-	    why);
-	return EINVAL;
+	say(LOG_WHY, "ibv_modify_qp on %s, queue pair 0x%x, from %s to %s: %s: %s", qp->h->prof.name, qp->qpn,
+	    qp_state_name(from), qp_state_name(to), why, strerrorname_np(err));
+	return err;
 }
 
 /* The values behind the mask. NULL or the reason for a refusal. */
@@ -321,7 +330,7 @@ static const char *take_rd_atom(struct hca_qp *qp, uint32_t depth)
 
 	give_back_rd_atom(qp);
 	uint32_t used = atomic_fetch_add_explicit(&qp->h->seg->rd_atom_used, depth, memory_order_relaxed);
-	qp->rd_atom_taken = qp->slot->rd_atom = depth;
+	qp->slot->rd_atom = depth;
 	if (budget && (depth > budget || used > budget - depth)) {
 		give_back_rd_atom(qp);
 		return "the device's responder READ/atomic budget is spent";
@@ -337,7 +346,7 @@ static const char *to_rtr(struct hca_qp *qp, const struct ibv_qp_attr *a)
 	struct seg_gid gid = {.type = GID_IB};
 
 	if (!res)
-		return "out of memory";
+		return out_of_memory;
 	const char *why = take_rd_atom(qp, a->max_dest_rd_atomic);
 	if (why) {
 		free(res);
@@ -355,6 +364,7 @@ static const char *to_rtr(struct hca_qp *qp, const struct ibv_qp_attr *a)
 	qp->peer = NULL;
 	qp->slot->gid_type = gid.type;
 	qp->slot->port = qp->attr.port_num;
+	qp->slot->ack_ps = qp->pt->ack_ps;
 	qp->slot->dest_qpn = a->dest_qp_num;
 	atomic_store_explicit(&qp->slot->epsn, a->rq_psn & PSN_MASK, memory_order_relaxed);
 	atomic_store_explicit(&qp->slot->msn, 0, memory_order_relaxed);
@@ -367,7 +377,7 @@ static const char *to_rts(struct hca_qp *qp, const struct ibv_qp_attr *a)
 	int64_t *done_ps = calloc(depth, sizeof(*done_ps));
 
 	if (!done_ps)
-		return "out of memory";
+		return out_of_memory;
 	free(qp->rd_done_ps);
 	qp->rd_done_ps = done_ps;
 	qp->rd_depth = depth;
@@ -399,9 +409,9 @@ static void to_reset(struct hca_qp *qp)
 	atomic_store(&qp->rq.head, 0);
 	atomic_store(&qp->rq.tail, 0);
 	qp->rd_out = 0;
-	qp->lost = qp->stalled = qp->no_by_ref = false;
+	qp->lost = qp->unanswered = qp->stalled = qp->no_by_ref = false;
 	qp->rnr_until_ns = qp->deadline_ns = 0;
-	qp->floor_ps = qp->last_arrive_ps = qp->rd_last_ps = 0;
+	qp->floor_ps = qp->last_arrive_ps = qp->last_done_ps = qp->rd_last_ps = 0;
 	qp->rd_seq = 0;
 	qp->peer = NULL;
 	memset(&qp->attr, 0, sizeof(qp->attr));
@@ -435,7 +445,7 @@ static void store_attr(struct hca_qp *qp, const struct ibv_qp_attr *a, int mask)
 #undef STORE
 }
 
-/* Runs with posting, receiving and engine locks held. 0 or EINVAL with nothing changed. */
+/* Runs with posting, receiving and engine locks held. 0, or EINVAL or ENOMEM with nothing changed. */
 static int modify_locked(struct hca_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
 	enum ibv_qp_state from = qp_state(qp);
@@ -482,6 +492,9 @@ int hca_qp_modify(struct hca_qp *qp, const struct ibv_qp_attr *attr, int attr_ma
 {
 	if (qp->e->forked)
 		return EIO;
+	bool reset = (attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET;
+	if (reset) /* takes its completions out */
+		cqs_lock(qp->send_cq, qp->recv_cq);
 	lock_take(&qp->sq.lock);
 	lock_take(&qp->rq.lock);
 	engine_enter(qp->e);
@@ -489,6 +502,8 @@ int hca_qp_modify(struct hca_qp *qp, const struct ibv_qp_attr *attr, int attr_ma
 	engine_leave(qp->e);
 	lock_drop(&qp->rq.lock);
 	lock_drop(&qp->sq.lock);
+	if (reset)
+		cqs_unlock(qp->send_cq, qp->recv_cq);
 	return err;
 }
 

@@ -44,17 +44,13 @@ static bool find_peer(struct hca_qp *qp)
 	uint32_t node = SEG_OWNER_NODE(owner);
 	if (node >= FAB_NODES_MAX)
 		return false;
-	struct engine *e = qp->e;
-	if (!e->tx[node] || e->tx_incarnation[node] != SEG_OWNER_INC(owner)) {
-		if (wire_tx_open(e->node, node, &e->tx[node])) {
-			e->tx[node] = NULL;
-			return false;
-		}
-		e->tx_incarnation[node] = SEG_OWNER_INC(owner);
+	int rc = wire_tx_open(qp->e->node, node, &qp->tx);
+	if (rc) {
+		say(LOG_WHY, "queue pair 0x%x: no ring to node %u: %s", qp->qpn, node, strerror(-rc));
+		return false;
 	}
 	qp->peer = slot;
 	qp->peer_owner = owner;
-	qp->tx = e->tx[node];
 	return true;
 }
 
@@ -68,15 +64,15 @@ bool requester_resolve(struct hca_qp *qp)
 	}
 	/* acquire pairs with the release of rx_state when the queue pair became ready */
 	return atomic_load_explicit(&qp->peer->rx_state, memory_order_acquire) == RX_READY &&
-	       qp->peer->gid_type == qp->gid_type && port_active(qp->h->seg, qp->attr.port_num) &&
-	       qp->peer->device < FAB_DEVICES_MAX &&
+	       qp->peer->dest_qpn == qp->qpn && qp->peer->gid_type == qp->gid_type &&
+	       port_active(qp->h->seg, qp->attr.port_num) && qp->peer->device < FAB_DEVICES_MAX &&
 	       port_active(&fabric_seg(qp->e->fabric)->devices[qp->peer->device], qp->peer->port);
 }
 
 /* ---- modelled time of a message on its way out ---- */
 
 /* Last bit of the message (or of the request of a READ) reaches the far port. */
-int64_t requester_depart(struct hca_qp *qp, const struct wqe *w, bool response)
+int64_t requester_depart(struct hca_qp *qp, struct wqe *w, bool response)
 {
 	const struct timing *t = &qp->pt->t;
 	uint32_t bytes = response ? 0 : w->length;
@@ -97,6 +93,13 @@ int64_t requester_depart(struct hca_qp *qp, const struct wqe *w, bool response)
 		start_ps = MAX(start_ps, qp->rd_last_ps);
 	int64_t arrive_ps = start_ps + qp->cached_tx_ps + qp->pt->net_ps;
 	qp->last_arrive_ps = MAX(qp->last_arrive_ps, arrive_ps);
+	/*
+	 * The far adapter's turn-round, where it can be asked. Each message has a time of its own, although one packet
+	 * may acknowledge many.
+	 */
+	if (!response)
+		w->done_ps =
+		    qp->last_arrive_ps + (qp->peer ? qp->peer->ack_ps : qp->pt->ack_ps) + qp->pt->cqe_generated_ps;
 	return qp->last_arrive_ps;
 }
 
@@ -277,6 +280,12 @@ static void take_psns(struct hca_qp *qp, struct wqe *w)
 		stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, requester_gathered_ps(qp, w));
 }
 
+/* Half of the sequence space: more could not be told apart. */
+static bool psn_room(const struct hca_qp *qp)
+{
+	return psn_diff(qp->next_psn, qp->una_psn) < (1 << 22);
+}
+
 /* Everything except the last step: may it start now? */
 static bool may_start(const struct hca_qp *qp, const struct wqe *w)
 {
@@ -286,8 +295,7 @@ static bool may_start(const struct hca_qp *qp, const struct wqe *w)
 		return false;
 	if ((sim_ops[w->op].flags & OPF_RESPONSE) && qp->rd_out >= MAX(qp->attr.max_rd_atomic, 1u))
 		return false;
-	/* half of the sequence space: more could not be told apart */
-	return psn_diff(qp->next_psn, qp->una_psn) < (1 << 22);
+	return psn_room(qp);
 }
 
 static enum step transmit(struct hca_qp *qp, struct wqe *w, uint32_t *moved_B)
@@ -313,7 +321,7 @@ static void lose(struct hca_qp *qp, uint32_t head)
 {
 	struct send_queue *sq = &qp->sq;
 
-	for (; sq->next != head; sq->next++) {
+	for (; sq->next != head && psn_room(qp); sq->next++) {
 		struct wqe *w = sq_slot(sq, sq->next);
 		if (!(w->flags & WQF_PSN))
 			take_psns(qp, w);

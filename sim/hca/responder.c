@@ -206,53 +206,81 @@ bool responder_pay(struct hca_qp *qp)
 
 /* ---- payload ---- */
 
-/* Copies the packet's payload to iov, which holds at least that much. false: the sender's memory cannot be read. */
-static bool pull(struct hca_qp *qp, struct pkt *p, struct iovec *iov, int n)
+#define PULL_IOVS 64 /* pieces of a receive that a pull fills at once; more go through the ring */
+
+/* How the payload of a packet got to its place. */
+enum placed {
+	PLACED,
+	PLACED_NOT,  /* the sender's memory cannot be read: it may send through the ring instead */
+	PLACED_GONE, /* the sender has left the connection: what it sent does not count any more */
+};
+
+static bool sender_is_ready(const struct hca_qp *qp)
 {
-	if (!(p->flags & PKF_BY_REF)) {
-		const char *from = pkt_payload(p);
-		for (int i = 0; i < n; i++) {
-			memcpy(iov[i].iov_base, from, iov[i].iov_len);
-			from += iov[i].iov_len;
-		}
-		return true;
-	}
+	/* seq_cst behind node_enter's mark: pair with close_receive in the sender, which looks at the mark second */
+	return atomic_load(&qp->peer->rx_state) == RX_READY && atomic_load(&qp->peer->owner) == qp->peer_owner;
+}
+
+/* Reads the pieces that the packet names in the sender's memory into iov, which holds that much. */
+static enum placed pull(struct hca_qp *qp, struct pkt *p, const struct iovec *iov, int n)
+{
 	struct iovec far[16];
 	const struct pkt_ref *ref = pkt_payload(p);
+	struct fab_node *node = qp->e->node;
 	unsigned num_refs = p->syndrome;
 	uint64_t total_B = 0;
 	int32_t pid;
 
 	if (num_refs == 0 || num_refs > ARRAY_LEN(far))
-		return false;
+		return PLACED_NOT;
 	for (unsigned i = 0; i < num_refs; i++) {
 		far[i] = (struct iovec){(void *)(uintptr_t)ref[i].addr, ref[i].len_B};
 		total_B += ref[i].len_B;
 	}
-	if (total_B != p->payload_B || !requester_resolve(qp))
-		return false;
+	if (!requester_resolve(qp))
+		return PLACED_GONE;
 	uint32_t index = SEG_OWNER_NODE(qp->peer_owner);
 	uint64_t incarnation = SEG_OWNER_INC(qp->peer_owner);
+	if (total_B != p->payload_B || !node_direct_ok(node, index, incarnation, &pid))
+		return PLACED_NOT;
 	/* Alive, or its pid may be somebody else's by now. */
-	if (!node_direct_ok(qp->e->node, index, incarnation, &pid) || !node_alive(qp->e->node, index, incarnation))
-		return false;
-	ssize_t got = process_vm_readv(pid, iov, (unsigned long)n, far, num_refs, 0);
-	return got == (ssize_t)total_B;
+	if (!node_alive(node, index, incarnation))
+		return PLACED_GONE;
+	node_enter(node, index);
+	bool ready = sender_is_ready(qp);
+	ssize_t got = ready ? process_vm_readv(pid, iov, (unsigned long)n, far, num_refs, 0) : -1;
+	node_exit(node, index);
+	if (!ready)
+		return PLACED_GONE;
+	return got == (ssize_t)total_B ? PLACED : PLACED_NOT;
 }
-
-#define PLACE_IOVS 64
 
 /* Places the payload at offset off_B of a list of SGEs (a receive). */
 static enum mr_fault place_recv(struct hca_qp *qp, const struct rqe *rqe, uint32_t off_B, struct pkt *p,
-				bool *unreadable)
+				enum placed *placed)
 {
-	struct iovec iov[PLACE_IOVS];
+	struct iovec iov[PULL_IOVS];
 	enum mr_fault fault;
-	int n =
-	    sges_iov(qp, rqe->sge, rqe->num_sge, off_B, p->payload_B, IBV_ACCESS_LOCAL_WRITE, iov, PLACE_IOVS, &fault);
+	uint64_t room_B = 0;
 
-	*unreadable = n > 0 && !pull(qp, p, iov, n);
+	*placed = PLACED;
+	if (!(p->flags & PKF_BY_REF))
+		return sges_write(qp, rqe->sge, rqe->num_sge, off_B, pkt_payload(p), p->payload_B);
+	int n =
+	    sges_iov(qp, rqe->sge, rqe->num_sge, off_B, p->payload_B, IBV_ACCESS_LOCAL_WRITE, iov, PULL_IOVS, &fault);
+	for (int i = 0; i < n; i++)
+		room_B += iov[i].iov_len;
+	if (!fault)
+		*placed = room_B == p->payload_B ? pull(qp, p, iov, n) : PLACED_NOT;
 	return fault;
+}
+
+/* true: it is in its place. Otherwise the sender is told, if there is anybody to tell. */
+static bool in_place(struct hca_qp *qp, const struct pkt *p, enum placed placed)
+{
+	if (placed == PLACED_NOT)
+		owe_nak(qp, p, NAK_NO_BY_REF);
+	return placed == PLACED;
 }
 
 /* ---- SEND ---- */
@@ -311,7 +339,7 @@ static void recv_fails(struct hca_qp *qp, const struct pkt *p, enum ibv_wc_statu
 static void on_send(struct hca_qp *qp, struct pkt *p)
 {
 	struct responder *r = &qp->r;
-	bool unreadable;
+	enum placed placed;
 
 	if (!r->have_rqe && !take_rqe(qp)) {
 		owe_rnr(qp, p);
@@ -323,16 +351,14 @@ static void on_send(struct hca_qp *qp, struct pkt *p)
 		recv_fails(qp, p, IBV_WC_LOC_LEN_ERR, NAK_INVALID_REQ);
 		return;
 	}
-	enum mr_fault fault = place_recv(qp, rqe, r->off_B, p, &unreadable);
+	enum mr_fault fault = place_recv(qp, rqe, r->off_B, p, &placed);
 	if (fault) {
 		say(LOG_WHY, "queue pair 0x%x, receive: local key: %s", qp->qpn, mr_fault_name(fault));
 		recv_fails(qp, p, IBV_WC_LOC_PROT_ERR, NAK_REM_OP);
 		return;
 	}
-	if (unreadable) {
-		owe_nak(qp, p, NAK_NO_BY_REF);
+	if (!in_place(qp, p, placed))
 		return;
-	}
 	count_shared(qp->slot, CTR_RX_BYTES, p->payload_B);
 	r->off_B += p->payload_B;
 	r->in_msg = true;
@@ -402,18 +428,18 @@ static void on_write(struct hca_qp *qp, struct pkt *p)
 			return;
 		}
 		struct iovec iov = {mem, p->payload_B};
-		if (!pull(qp, p, &iov, 1)) {
-			owe_nak(qp, p, NAK_NO_BY_REF);
+		if (!(p->flags & PKF_BY_REF))
+			memcpy(mem, pkt_payload(p), p->payload_B);
+		else if (!in_place(qp, p, pull(qp, p, &iov, 1)))
 			return;
-		}
 	}
 	count_shared(qp->slot, CTR_RX_BYTES, p->payload_B);
 	r->off_B += p->payload_B;
 	advance(qp, p->psn_count);
-	int64_t visible_ps = p->arrive_ps + time_rx_write_ps(&qp->pt->t, p->payload_B);
-	stage_passed(qp, STAGE_REMOTE_WRITE, 1, 0, visible_ps);
-	atomic_store_explicit(&qp->slot->write_visible_ps, visible_ps, memory_order_relaxed);
 	if (p->flags & PKF_LAST) {
+		int64_t visible_ps = p->arrive_ps + time_rx_write_ps(&qp->pt->t, r->length);
+		stage_passed(qp, STAGE_REMOTE_WRITE, 1, 0, visible_ps);
+		atomic_store_explicit(&qp->slot->write_visible_ps, visible_ps, memory_order_relaxed);
 		if (p->flags & PKF_IMM)
 			recv_cqe(qp, p, IBV_WC_SUCCESS, 0);
 		message_done(qp);

@@ -537,7 +537,7 @@ static int read_file(const char *path, struct profile *p, char *err, size_t err_
 {
 	struct reading r = {.path = path, .p = p, .err = err, .err_size = err_size};
 
-	r.file = fopen(path, "re");
+	r.file = text_open(path);
 	if (!r.file) {
 		int e = errno;
 		snprintf(err, err_size, "profile %s: %s", path, strerror(e));

@@ -175,7 +175,8 @@ Test(model_profile, not_text)
 	memset(longest, 'a', sizeof(longest));
 	cr_expect_eq(profile_load(file_with("x.ini", longest, sizeof(longest)), &p, err, sizeof(err)), -EINVAL);
 	cr_expect(strstr(err, "x.ini:1: line too long, or not text"), "%s", err);
-	cr_expect_eq(profile_load("/dev/zero", &p, err, sizeof(err)), -EINVAL, "%s", err);
+	cr_expect_eq(profile_load("/dev/zero", &p, err, sizeof(err)), -EFBIG, "%s", err);
+	cr_expect(strstr(err, "/dev/zero: File too large"), "%s", err);
 }
 
 Test(model_profile, missing_and_unreadable)
