@@ -240,6 +240,25 @@ static enum step send_request(struct hca_qp *qp, struct wqe *w)
 
 /* ---- one work request ---- */
 
+/* How many sequence numbers a work request takes. */
+static uint32_t psns_of(const struct hca_qp *qp, const struct wqe *w)
+{
+	bool atomic = sim_ops[w->op].flags & OPF_ATOMIC;
+
+	return atomic ? 1 : MAX((uint32_t)(((uint64_t)w->length + qp->mtu_B - 1) >> qp->mtu_shift), 1u);
+}
+
+#define PSN_WINDOW (1 << 23) /* half of the sequence space: older and newer could not be told apart beyond */
+
+/* Room for it among what is under way? What never has room goes on, to fail as too long. */
+static bool psn_room(const struct hca_qp *qp, const struct wqe *w)
+{
+	uint32_t count = psns_of(qp, w);
+
+	return (w->flags & WQF_PSN) || count >= PSN_WINDOW ||
+	       psn_diff(qp->next_psn, qp->una_psn) < PSN_WINDOW - (int32_t)count;
+}
+
 /* What is wrong with it before anything is sent. */
 static enum ibv_wc_status check_local(struct hca_qp *qp, struct wqe *w)
 {
@@ -247,7 +266,7 @@ static enum ibv_wc_status check_local(struct hca_qp *qp, struct wqe *w)
 
 	if (w->error)
 		return (enum ibv_wc_status)w->error;
-	if ((flags & OPF_ATOMIC) && w->length != 8)
+	if (((flags & OPF_ATOMIC) && w->length != 8) || psns_of(qp, w) >= PSN_WINDOW)
 		return IBV_WC_LOC_LEN_ERR;
 	if (!(flags & OPF_RESPONSE))
 		return IBV_WC_SUCCESS; /* keys are checked as the data is read */
@@ -268,22 +287,14 @@ static enum ibv_wc_status check_local(struct hca_qp *qp, struct wqe *w)
 /* First touch of a work request: sequence numbers. */
 static void take_psns(struct hca_qp *qp, struct wqe *w)
 {
-	bool atomic = sim_ops[w->op].flags & OPF_ATOMIC;
-
 	w->psn = qp->next_psn;
-	w->psn_count = atomic ? 1 : MAX((w->length + qp->mtu_B - 1) >> qp->mtu_shift, 1u);
+	w->psn_count = psns_of(qp, w);
 	w->flags |= WQF_PSN;
 	if (sim_ops[w->op].flags & OPF_RESPONSE)
 		w->rd_seq = qp->rd_seq++;
 	qp->next_psn = psn_add(qp->next_psn, w->psn_count);
 	if (!(w->flags & WQF_INLINE) && w->length && (sim_ops[w->op].flags & OPF_DATA_OUT))
 		stage_passed(qp, STAGE_PAYLOAD_READ, 1, w->wr_id, requester_gathered_ps(qp, w));
-}
-
-/* Half of the sequence space: more could not be told apart. */
-static bool psn_room(const struct hca_qp *qp)
-{
-	return psn_diff(qp->next_psn, qp->una_psn) < (1 << 22);
 }
 
 /* Everything except the last step: may it start now? */
@@ -295,7 +306,7 @@ static bool may_start(const struct hca_qp *qp, const struct wqe *w)
 		return false;
 	if ((sim_ops[w->op].flags & OPF_RESPONSE) && qp->rd_out >= MAX(qp->attr.max_rd_atomic, 1u))
 		return false;
-	return psn_room(qp);
+	return psn_room(qp, w);
 }
 
 static enum step transmit(struct hca_qp *qp, struct wqe *w, uint32_t *moved_B)
@@ -321,8 +332,10 @@ static void lose(struct hca_qp *qp, uint32_t head)
 {
 	struct send_queue *sq = &qp->sq;
 
-	for (; sq->next != head && psn_room(qp); sq->next++) {
+	for (; sq->next != head; sq->next++) {
 		struct wqe *w = sq_slot(sq, sq->next);
+		if (!psn_room(qp, w))
+			break;
 		if (!(w->flags & WQF_PSN))
 			take_psns(qp, w);
 		requester_depart(qp, w, sim_ops[w->op].flags & OPF_RESPONSE);
