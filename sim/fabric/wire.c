@@ -45,10 +45,11 @@ static bool tx_is_dead(const struct wire_tx *tx)
 
 static int tx_make(struct fab_node *n, uint32_t to, uint64_t inc, struct wire_tx **out)
 {
-	struct wire_tx *tx = calloc(1, sizeof(*tx));
+	struct wire_tx *tx = aligned_alloc(_Alignof(struct wire_tx), sizeof(*tx));
 
 	if (!tx)
 		return -ENOMEM;
+	__builtin_memset(tx, 0, sizeof(*tx));
 	int rc = seg_lock(n->f);
 	if (rc)
 		goto fail;
@@ -198,10 +199,7 @@ struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units)
 		atomic_store_explicit(&unit_at(tx->data, at, tx->mask)->word, skip | WORD_SKIP, memory_order_release);
 		tx->tail += skip;
 	}
-	struct pkt *p = unit_at(tx->data, tx->tail, tx->mask);
-	__builtin_memset((char *)p + sizeof(p->word), 0, sizeof(*p) - sizeof(p->word));
-	tx->reserved = units;
-	return p;
+	return wire_begin(tx, units);
 }
 
 bool wire_tx_drained(const struct wire_tx *tx)

@@ -69,7 +69,8 @@ struct pkt_ref {
 	uint64_t addr, len_B;
 };
 
-#define PKT_UNIT_B 64u
+#define PKT_UNIT_B  64u
+#define STAGE_UNITS 4u
 
 #ifdef __SANITIZE_THREAD__
 #define WIRE_PEEK __attribute__((no_sanitize_thread, noinline, unused))
@@ -124,6 +125,11 @@ struct wire_tx {
 	seg_off off;
 	uint32_t to;
 	bool drop; /* the peer has gone: becomes a black hole once the reserved record is published */
+	/*
+	 * A record of up to STAGE_UNITS is built here and copied when it is published: the receiver polls the line it
+	 * goes to, and would take it away between one store and the next.
+	 */
+	_Alignas(PKT_UNIT_B) unsigned char stage[STAGE_UNITS * PKT_UNIT_B];
 };
 
 /* Consumer side of the ring from one peer. Private to wire.c. */
@@ -157,6 +163,21 @@ struct wire_node {
 /* Ring to node `to`, made if need be. 0, or -ENOSPC, -ENOMEM, -EHOSTUNREACH (no such node or dead). */
 int wire_tx_open(struct fab_node *n, uint32_t to, struct wire_tx **tx);
 
+static inline struct pkt *wire_slot(const struct wire_tx *tx)
+{
+	return (struct pkt *)(void *)(tx->data + (tx->tail & tx->mask) * PKT_UNIT_B);
+}
+
+/* Where the record of that many units at the tail is built, with a header of zeros. */
+static inline struct pkt *wire_begin(struct wire_tx *tx, uint32_t units)
+{
+	struct pkt *p = units <= STAGE_UNITS ? (struct pkt *)(void *)tx->stage : wire_slot(tx);
+
+	__builtin_memset((char *)p + sizeof(p->word), 0, sizeof(*p) - sizeof(p->word));
+	tx->reserved = units;
+	return p;
+}
+
 struct pkt *wire_reserve_slow(struct wire_tx *tx, uint32_t units);
 void wire_publish_hole(struct wire_tx *tx);
 void wire_wipe(struct wire_tx *tx); /* zero again for the units of a record that was reserved and not published */
@@ -178,10 +199,15 @@ static inline struct pkt *wire_reserve(struct wire_tx *tx, uint32_t ext_B, uint3
 		return wire_reserve_slow(tx, units);
 	if (unlikely(tx->reserved))
 		wire_wipe(tx); /* an earlier one was given up */
-	struct pkt *p = (struct pkt *)(void *)(tx->data + (size_t)at * PKT_UNIT_B);
-	__builtin_memset((char *)p + sizeof(p->word), 0, sizeof(*p) - sizeof(p->word));
-	tx->reserved = units;
-	return p;
+	return wire_begin(tx, units);
+}
+
+/* The reserved record into the ring, all but its first word. The receiver looks at its first line: that comes last. */
+static inline void wire_unstage(const struct wire_tx *tx, struct pkt *p)
+{
+	for (uint32_t i = tx->reserved - 1; i; i--)
+		__builtin_memcpy((char *)p + i * PKT_UNIT_B, tx->stage + i * PKT_UNIT_B, PKT_UNIT_B);
+	__builtin_memcpy((char *)p + sizeof(p->word), tx->stage + sizeof(p->word), PKT_UNIT_B - sizeof(p->word));
 }
 
 /*
@@ -194,7 +220,9 @@ static inline void wire_publish_quietly(struct wire_tx *tx)
 		wire_publish_hole(tx);
 		return;
 	}
-	struct pkt *p = (struct pkt *)(void *)(tx->data + (tx->tail & tx->mask) * PKT_UNIT_B);
+	struct pkt *p = wire_slot(tx);
+	if (tx->reserved <= STAGE_UNITS)
+		wire_unstage(tx, p);
 	tx->tail += tx->reserved;
 	/*
 	 * release: header and payload; pairs with the acquire in wire_next. The word behind the record is zero already:

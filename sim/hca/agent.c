@@ -102,10 +102,10 @@ static void agent_sleep(struct engine *e, bool app_alive, uint64_t deadline_ns, 
 		limit_ns = MIN(limit_ns, UINT64_C(5) * TICK_NS);
 	atomic_store(&e->seg->agent_sleeps, 1); /* pairs with the sender's look after publishing */
 	if (limit_ns == UINT64_MAX)
-		atomic_store(&e->deep, 1); /* pairs with the poster's look after transmitting */
+		atomic_store(&e->deep, true); /* pairs with the poster's look after transmitting */
 	if (!engine_has_work(e) && !(limit_ns == UINT64_MAX && atomic_load(&e->app_alive)) && !atomic_load(&e->stop))
 		nap(e, 1, limit_ns);
-	atomic_store(&e->deep, 0);
+	atomic_store(&e->deep, false);
 	atomic_store(&e->seg->agent_sleeps, 0);
 }
 

@@ -126,7 +126,8 @@ void engine_post(struct engine *e, struct hca_qp *qp)
 	}
 	requester_run(qp);
 	engine_leave(e);
-	if (unlikely(atomic_load_explicit(&e->deep, memory_order_relaxed)))
+	/* One poster wakes it; it may take a while to run. */
+	if (unlikely(atomic_load_explicit(&e->deep, memory_order_relaxed)) && atomic_exchange(&e->deep, false))
 		agent_nudge(e);
 }
 
@@ -289,12 +290,13 @@ void engine_publish(struct engine *e, struct hca_qp *qp, struct pkt *p, uint64_t
 		say_packet("out", p);
 	stage_passed(qp, STAGE_TRANSMIT, p->psn_count, wr_id, p->arrive_ps - qp->pt->net_ps);
 	stage_passed(qp, STAGE_WIRE, 1, wr_id, p->arrive_ps);
+	bool large = p->payload_B >= NOTIFY_B; /* once it is published the line is the receiver's */
 	if (unlikely(e->wiretest != NULL))
 		wiretest_publish(e->wiretest, qp->tx, p);
 	else
 		wire_publish_quietly(qp->tx);
 	e->notify |= UINT64_C(1) << wire_tx_to(qp->tx);
-	if (p->payload_B >= NOTIFY_B)
+	if (large)
 		engine_notify(e);
 }
 

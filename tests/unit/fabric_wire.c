@@ -328,6 +328,7 @@ static void check_refused(void (*spoil)(struct pkt *, unsigned units), bool by_r
 		p->flags = PKF_BY_REF;
 		memcpy(pkt_payload(p), refs, sizeof(refs));
 	}
+	p = wire_slot(tx);
 	wire_publish(tx);
 	cr_assert_eq(take(1, NULL), 1);
 	if (!spoil) {
