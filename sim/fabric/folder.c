@@ -98,25 +98,24 @@ void folder_remove_tree(int dir_fd, const char *name)
 	unlinkat(dir_fd, name, AT_REMOVEDIR);
 }
 
+/* Called at _exit too, perhaps in a signal handler: nothing here may allocate, as opendir does. */
 static void remove_content(int dir_fd, bool keep_lock)
 {
-	int fd = dup(dir_fd);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	_Alignas(struct dirent64) char batch[1024];
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ssize_t n;
 
-	if (!d) {
-		if (fd >= 0)
-			close(fd);
-		return;
+	while (fd >= 0 && (n = getdents64(fd, batch, sizeof(batch))) > 0) {
+		for (ssize_t at = 0; at < n;) {
+			const struct dirent64 *e = (const struct dirent64 *)(const void *)(batch + at);
+			at += e->d_reclen;
+			if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
+			    !(keep_lock && !strcmp(e->d_name, FAB_LOCK_FILE)))
+				folder_remove_tree(dir_fd, e->d_name);
+		}
 	}
-	rewinddir(d);
-	for (struct dirent *e; (e = readdir(d));) {
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
-			continue;
-		if (keep_lock && !strcmp(e->d_name, FAB_LOCK_FILE))
-			continue;
-		folder_remove_tree(dir_fd, e->d_name);
-	}
-	closedir(d);
+	if (fd >= 0)
+		close(fd);
 }
 
 /* Does the folder's lock file still lead to what fd is? */

@@ -32,10 +32,8 @@ enum pkt_flag {
 	PKF_LAST = 1 << 1,
 	PKF_IMM = 1 << 2,
 	PKF_SOLICITED = 1 << 3,
-	PKF_INV = 1 << 4,
-	PKF_BY_REF = 1 << 5, /* payload is a list of struct pkt_ref in the sender's memory: pulled by the receiver */
-	PKF_ACK_REQ = 1 << 6,
-	PKF_CAS = 1 << 7,
+	PKF_BY_REF = 1 << 4, /* payload is a list of struct pkt_ref in the sender's memory: pulled by the receiver */
+	PKF_CAS = 1 << 5,
 };
 
 struct pkt {
@@ -48,8 +46,8 @@ struct pkt {
 	uint32_t psn;	    /* of the first path-MTU packet in this record (24 bits) */
 	uint32_t psn_count; /* path-MTU packets in this record, at least 1 (untimed mode packs several) */
 	uint32_t payload_B; /* payload bytes in the record; for PKF_BY_REF the bytes named by the list */
-	uint32_t imm;	   /* immediate data (network order as posted), or key to invalidate; MSN in acknowledgements */
-	int64_t arrive_ps; /* modelled time at which the last bit reaches the far port */
+	uint32_t imm;	    /* immediate data (network order as posted); MSN in acknowledgements */
+	int64_t arrive_ps;  /* modelled time at which the last bit reaches the far port */
 	/* 40 bytes so far */
 	union {
 		struct {

@@ -32,7 +32,7 @@ static void timer_check(struct hca_qp *qp, uint64_t now_ns)
 	}
 	if (qp->progress != qp->seen_progress || !qp->deadline_ns) {
 		qp->seen_progress = qp->progress;
-		qp->deadline_ns = now_ns + ((UINT64_C(4096) << (qp->attr.timeout & 31)));
+		qp->deadline_ns = now_ns + qp_timeout_ns(qp);
 		return;
 	}
 	if (qp->attr.timeout && now_ns >= qp->deadline_ns)

@@ -330,7 +330,7 @@ static bool timer_counts(struct hca_qp *qp)
 
 void completer_timeout(struct hca_qp *qp, uint64_t now_ns)
 {
-	uint64_t timeout_ns = UINT64_C(4096) << (qp->attr.timeout & 31);
+	uint64_t timeout_ns = qp_timeout_ns(qp);
 
 	qp->deadline_ns = now_ns + timeout_ns;
 	if (timer_counts(qp)) {

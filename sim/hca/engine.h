@@ -315,6 +315,12 @@ struct hca_qp {
 	uint32_t mtu_B, mtu_shift;
 };
 
+/* The acknowledgement timeout (InfiniBand specification 9.7.6.1.3). */
+static inline uint64_t qp_timeout_ns(const struct hca_qp *qp)
+{
+	return UINT64_C(4096) << (qp->attr.timeout & 31);
+}
+
 /* ---- engine.c ---- */
 extern __thread int64_t thread_clock_ps __attribute__((tls_model("initial-exec")));
 
@@ -371,6 +377,9 @@ bool direct_run(struct hca_qp *qp, struct wqe *w);
 int64_t requester_depart(struct hca_qp *qp, struct wqe *w, bool response);
 /* First data of a by-reference payload is at hand. */
 int64_t requester_gathered_ps(const struct hca_qp *qp, const struct wqe *w);
+/* Largest payload of the next record: the path MTU, or whole packets up to a limit where nothing looks at them one by
+ * one. The ring is open. */
+uint32_t piece_max_B(const struct hca_qp *qp);
 void requester_run(struct hca_qp *qp);
 bool requester_resolve(struct hca_qp *qp); /* finds the peer's slot and ring; false = not deliverable now */
 void requester_go_back(struct hca_qp *qp, uint32_t psn);

@@ -6,7 +6,7 @@
 #include "sim/hca/engine.h"
 
 #define RUN_BUDGET_B   (4u << 20) /* payload bytes of one run */
-#define EAGER_MAX_B    16384u	  /* payload of one record when packets may be larger than the path MTU */
+#define PIECE_MAX_B    16384u	  /* payload of one record when packets may be larger than the path MTU */
 #define BY_REF_MIN_B   16384u	  /* from here on a message is pulled from our memory instead of going by the ring */
 #define BY_REF_PIECE_B (1u << 20)
 #define REFS_MAX       16
@@ -139,13 +139,11 @@ static uint32_t by_ref_piece(struct hca_qp *qp, const struct wqe *w, struct pkt_
 	return len_B;
 }
 
-static uint32_t eager_piece(const struct hca_qp *qp, uint32_t left_B)
+uint32_t piece_max_B(const struct hca_qp *qp)
 {
-	uint32_t max_B = qp->mtu_B;
+	uint32_t max_B = MIN(PIECE_MAX_B, wire_payload_max_B(qp->tx)) >> qp->mtu_shift << qp->mtu_shift;
 
-	if (qp->e->fast)
-		max_B = MAX(MIN(EAGER_MAX_B, wire_payload_max_B(qp->tx)) >> qp->mtu_shift << qp->mtu_shift, max_B);
-	return MIN(left_B, max_B);
+	return qp->e->fast ? MAX(max_B, qp->mtu_B) : qp->mtu_B;
 }
 
 static enum step local_fault(struct hca_qp *qp, struct wqe *w, enum mr_fault fault)
@@ -166,9 +164,9 @@ static enum step send_piece(struct hca_qp *qp, struct wqe *w, uint32_t *moved_B)
 	uint32_t ref_B = num_refs * (uint32_t)sizeof(refs[0]);
 
 	if (!len_B)
-		len_B = eager_piece(qp, left_B);
+		len_B = MIN(left_B, piece_max_B(qp));
 	bool first = off_B == 0, last = len_B == left_B;
-	unsigned flags = (first ? PKF_FIRST : 0) | (ref_B ? PKF_BY_REF : 0) | (last ? PKF_LAST | PKF_ACK_REQ : 0);
+	unsigned flags = (first ? PKF_FIRST : 0) | (ref_B ? PKF_BY_REF : 0) | (last ? PKF_LAST : 0);
 	if (last && (sim_ops[w->op].flags & OPF_IMM))
 		flags |= PKF_IMM;
 	if (last && (w->flags & WQF_SOLICITED))

@@ -7,7 +7,6 @@
 #include "sim/hca/engine.h"
 
 #define RESP_BUDGET_B (1u << 20) /* response bytes of one payment */
-#define RESP_MAX_B    16384u	 /* payload of one response record when packets may be larger than the path MTU */
 
 static uint32_t epsn_of(const struct hca_qp *qp)
 {
@@ -98,11 +97,11 @@ static struct pkt *answer(struct hca_qp *qp, enum pkt_op op, unsigned flags, uin
 static bool pay_response(struct hca_qp *qp, struct read_res *res, uint32_t *paid_B)
 {
 	const struct timing *t = &qp->pt->t;
-	uint32_t left_B = res->length - res->off_B, max_B = qp->mtu_B;
+	uint32_t left_B = res->length - res->off_B;
 
-	if (qp->e->fast && qp->tx)
-		max_B = MAX(MIN(RESP_MAX_B, wire_payload_max_B(qp->tx)) >> qp->mtu_shift << qp->mtu_shift, max_B);
-	uint32_t len_B = res->atomic ? 8 : MIN(left_B, max_B);
+	if (!requester_resolve(qp) && !qp->tx)
+		return false;
+	uint32_t len_B = res->atomic ? 8 : MIN(left_B, piece_max_B(qp));
 	bool last = res->atomic || len_B == left_B;
 	struct pkt *p = answer(qp, res->atomic ? PKT_ATOMIC_RESP : PKT_READ_RESP,
 			       (res->off_B ? 0 : PKF_FIRST) | (last ? PKF_LAST : 0),

@@ -116,7 +116,7 @@ static uint32_t number(const char *option, const char *text)
 	errno = 0;
 	unsigned long long n = strtoull(text, &end, 0);
 	if (errno || end == text || *end || *text == '-' || n > UINT32_MAX - 1)
-		exit(complain("%s %s: a number expected", option, text));
+		exit(complain("%s %s: a number expected, at most %u", option, text, UINT32_MAX - 1));
 	return (uint32_t)n;
 }
 
