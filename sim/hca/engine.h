@@ -291,6 +291,7 @@ struct hca_qp {
 	int64_t *rd_done_ps; /* when the last max_rd_atomic READs and atomics completed, by running number */
 	int64_t rd_last_ps;  /* latest of them */
 	uint32_t rd_depth, rd_seq;
+	bool spoiled;	     /* quirk_reset_twice has struck */
 	bool drain_event;    /* SQD: raise SQ_DRAINED once nothing is outstanding */
 	bool unanswered;     /* sent again at the last timeout, no progress since */
 	bool lost;	     /* something was dropped on the way, so the timer counts */

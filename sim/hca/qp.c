@@ -460,6 +460,8 @@ static int modify_locked(struct hca_qp *qp, const struct ibv_qp_attr *a, int mas
 	if (p->node_type == NODE_RNIC && (p->strict_cm || qp->h->set.strict_cm) &&
 	    (to == IBV_QPS_RTR || to == IBV_QPS_RTS) && from != to)
 		return modify_refuse(qp, to, "only a connection manager connects an iWARP queue pair (strict_cm)");
+	if (qp->spoiled && to == IBV_QPS_INIT)
+		return modify_refuse(qp, to, "it was reset twice (quirk_reset_twice)");
 	why = check_values(qp, a, mask);
 	if (!why && from == IBV_QPS_INIT && to == IBV_QPS_RTR)
 		why = to_rtr(qp, a);
@@ -468,6 +470,7 @@ static int modify_locked(struct hca_qp *qp, const struct ibv_qp_attr *a, int mas
 	if (why)
 		return modify_refuse(qp, to, why);
 	if (to == IBV_QPS_RESET) {
+		qp->spoiled |= from == IBV_QPS_RESET && p->quirk_reset_twice;
 		to_reset(qp);
 	} else if (to == IBV_QPS_ERR) {
 		qp_to_error(qp);

@@ -130,6 +130,28 @@ Test(G1, reset_to_reset)
 	pair_free(&p);
 }
 
+/* On a file made from e810's with quirk_reset_twice = 1. */
+Test(G1, reset_to_reset_quirk)
+{
+	struct pair p;
+
+	open_pair(&p);
+	ok(side_init(&p.a));
+	ok(modify(&p, IBV_QPS_RESET, IBV_QP_STATE));
+	ok(side_init(&p.a));
+	ok(modify(&p, IBV_QPS_RESET, IBV_QP_STATE));
+	ok(modify(&p, IBV_QPS_RESET, IBV_QP_STATE));
+	stderr_catch();
+	int ret = side_init(&p.a);
+	const char *said = stderr_caught();
+
+	cr_assert_eq(ret, EINVAL);
+	cr_assert(strstr(said, "quirk_reset_twice"), "said: %s", said);
+	cr_assert_eq(side_state(&p.a), IBV_QPS_RESET);
+	ok(side_init(&p.b));
+	pair_free(&p);
+}
+
 Test(G1, posting_by_state)
 {
 	struct pair p;
