@@ -108,7 +108,7 @@ enum prof_compare { COMPARE_GRANT, COMPARE_CONSTANT };			    /* grant constant *
 	X(post, err_recv_sge, ERRNO, EINVAL, "ibv_post_recv: too many SGEs")                                           \
 	X(post, err_recv_state, ERRNO, EINVAL, "ibv_post_recv: queue pair in RESET")                                   \
 	X(cm, strict_cm, BOOL, 0, "iWARP: ibv_modify_qp to RTR or RTS is refused, only a connection manager connects") \
-	X(quirk, quirk_reset_twice, BOOL, 0, "RESET of a queue pair in RESET spoils it: INIT is refused from then on")  \
+	X(quirk, quirk_reset_twice, BOOL, 0, "RESET of a queue pair in RESET spoils it: INIT is refused from then on") \
 	X(timing, timing_source, STR, "guess", "where the figures come from")                                          \
 	X(timing, guess, BOOL, 1, "the figures are not this adapter's own")                                            \
 	X(timing, cpu_post_ns, PS, 45000, "CPU: one work request through the verbs call")                              \
