@@ -523,6 +523,9 @@ static int read_stream(struct reading *r)
 	} else if (bad_line < 0) {
 		r->failed = -ENOMEM;
 		snprintf(r->err, r->err_size, "profile %s: out of memory", r->path);
+	} else if (!r->line) { /* a pipe that somebody has read already, for one */
+		r->failed = -EINVAL;
+		snprintf(r->err, r->err_size, "profile %s: empty", r->path);
 	} else if (bad_line > 0) {
 		fail(r, bad_line, "neither [section], key = value nor comment");
 	}

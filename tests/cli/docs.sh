@@ -13,7 +13,7 @@ rows() {
 	/^[A-Za-z_0-9]+ =/ { v = $0; sub(/^[^=]*= ?/, "", v); print "| `" $1 "` | " v " | " help " |" }' "$1"
 }
 
-: >"$work/defaults.ini"
+echo "; nothing set" >"$work/defaults.ini"
 run "$simhca" profiles --dump "$work/defaults.ini"
 status 0
 rows "$work/out" | sort >"$work/rows"

@@ -75,6 +75,47 @@ if unshare -Urm true 2>/dev/null; then
 else
 	skip "a full file system: user namespaces are not allowed"
 fi
+# Files that may not become as large as needed: 100 blocks of 512 bytes.
+run sh -c 'ulimit -f 100 && exec "$0" run -- true' "$simhca"
+refused 'no space left'
+empty_dir
+
+# ---- files that are none ----
+run "$simhca" run -p /dev/zero -- true
+refused '/dev/zero: File too large'
+run "$simhca" run --fabric-file /dev/zero -- true
+refused '/dev/zero: File too large'
+mkfifo "$work/pipe.ini"
+vendors='cat /sys/class/infiniband/*/device/vendor | tr "\n" " "'
+
+# piped TEXT COMMAND...: the text can be read from pipe.ini once
+piped() {
+	printf '%s\n' "$1" | timeout 10 sh -c 'cat >"$0"' "$work/pipe.ini" &
+	shift
+	run timeout 10 "$@"
+	wait
+}
+
+e810=$("$simhca" profiles --dump e810)
+piped "$e810" "$simhca" probe -p "$work/pipe.ini"
+status 0
+out '^  *101  *101'
+out '^  *102  *EINVAL'
+piped "$e810" "$simhca" run -d a="$work/pipe.ini" -- sh -c "$vendors"
+status 0
+out '^0x8086 $'
+piped '[device a]
+profile = e810' "$simhca" run --fabric-file "$work/pipe.ini" -- sh -c "$vendors"
+status 0
+out '^0x8086 $'
+# The profile of both devices.
+piped "$e810" "$simhca" run -p "$work/pipe.ini" -- sh -c "$vendors"
+status 0
+out '^0x8086 0x8086 $'
+run sh -c '"$0" profiles --dump e810 | "$0" run -p /dev/stdin -- sh -c "$1"' "$simhca" "$vendors"
+status 0
+out '^0x8086 0x8086 $'
+empty_dir
 
 # ---- what the program is told ----
 run "$simhca" run -f lab -s log=1 -s SIMHCA_DIRECT=1 -- env

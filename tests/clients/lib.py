@@ -141,6 +141,7 @@ class Fabric:
         self.profile = profile
         self.name = "c-%d-%d" % (os.getpid(), Fabric.serial)
         self.env = dict(os.environ, **(env or {}))
+        self.env["PATH"] += ":/usr/sbin"  # an ordinary user's path lacks it, and ibstat is there
         self.base = base or self.env.get("SIMHCA_DIR", "/dev/shm")
         self.holder = None
 

@@ -2,6 +2,8 @@
 /* What a fork leaves intact in the parent, and what it takes from the child. */
 #include "tests/scenarios/scenario.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -154,4 +156,120 @@ Test(fork, inherited_objects_give_eio)
 	cr_assert_eq(WEXITSTATUS(status), 0, "step %d", WEXITSTATUS(status));
 	traffic(&p, 10);
 	pair_free(&p);
+}
+
+/* ---- with other threads at work in the parent ------------------------------------------------------------------ */
+
+enum { FORKS = 100 };
+
+struct crowd {
+	struct pair p;
+	struct ibv_device **list; /* got once: libibverbs has a lock of its own there, which no fork leaves intact */
+	_Atomic bool stop;	  /* only ends the loops */
+	_Atomic unsigned rounds;  /* of traffic */
+};
+
+static void *carry_on(void *arg)
+{
+	struct crowd *c = arg;
+
+	while (!atomic_load(&c->stop)) {
+		traffic(&c->p, 1);
+		atomic_fetch_add(&c->rounds, 1);
+	}
+	return NULL;
+}
+
+/* Devices come and go, and regions and queues of the device that the children close. */
+static void *churn(void *arg)
+{
+	struct crowd *c = arg;
+
+	while (!atomic_load(&c->stop)) {
+		struct ibv_context *ctx = ibv_open_device(c->list[0]);
+		struct ibv_pd *pd = ibv_alloc_pd(c->p.a.ctx);
+		struct ibv_cq *cq = ibv_create_cq(c->p.a.ctx, 16, NULL, NULL, 0);
+		struct ibv_qp_init_attr init = {
+		    .send_cq = cq, .recv_cq = cq, .cap = pair_attr(0, 8).cap, .qp_type = IBV_QPT_RC};
+
+		must(ctx && pd && cq);
+		struct ibv_mr *mr = ibv_reg_mr(pd, c->p.a.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
+		struct ibv_qp *qp = ibv_create_qp(pd, &init);
+
+		must(mr && qp);
+		must(!ibv_destroy_qp(qp) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq));
+		must(!ibv_dealloc_pd(pd) && !ibv_close_device(ctx));
+	}
+	return NULL;
+}
+
+static int destroy_inherited(struct crowd *c)
+{
+	int step = use_inherited(&c->p);
+
+	if (!step)
+		exit(0); /* with the destructors of the libraries */
+	return step;
+}
+
+static int use_own_device(struct crowd *c)
+{
+	struct pair own;
+
+	(void)c;
+	make(&own);
+	traffic(&own, 10);
+	pair_free(&own);
+	return 0;
+}
+
+static void fork_many(struct crowd *c, int (*child)(struct crowd *c))
+{
+	for (int i = 0; i < FORKS; i++) {
+		unsigned rounds = atomic_load(&c->rounds);
+		pid_t pid = fork();
+
+		must(pid >= 0);
+		if (!pid) {
+			alarm((unsigned)patience_ms(10000) / 1000); /* a child that hangs ends here */
+			_exit(child(c));
+		}
+		int status = status_of(pid);
+
+		cr_assert(WIFEXITED(status), "child %d ended with status %x", i, (unsigned)status);
+		cr_assert_eq(WEXITSTATUS(status), 0, "child %d, step %d", i, WEXITSTATUS(status));
+		while (atomic_load(&c->rounds) == rounds)
+			usleep(100); /* the traffic goes on */
+	}
+}
+
+static void in_a_crowd(int (*child)(struct crowd *c))
+{
+	static struct crowd c; /* a failed assertion leaves this function before the threads end */
+	pthread_t threads[2];
+
+	make(&c.p);
+	c.list = ibv_get_device_list(NULL);
+	must(c.list);
+	alarm((unsigned)patience_ms(50000) / 1000); /* a parent that hangs ends here */
+	must(!pthread_create(&threads[0], NULL, carry_on, &c));
+	must(!pthread_create(&threads[1], NULL, churn, &c));
+	fork_many(&c, child);
+	atomic_store(&c.stop, true);
+	for (int i = 0; i < 2; i++)
+		must(!pthread_join(threads[i], NULL));
+	alarm(0);
+	ibv_free_device_list(c.list);
+	traffic(&c.p, 10);
+	pair_free(&c.p);
+}
+
+Test(fork, threads_work_while_children_destroy, .timeout = 300)
+{
+	in_a_crowd(destroy_inherited);
+}
+
+Test(fork, threads_work_while_children_open_devices, .timeout = 300)
+{
+	in_a_crowd(use_own_device);
 }

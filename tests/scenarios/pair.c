@@ -552,6 +552,15 @@ static int plain_call(struct side *s, enum fn fn)
 	return side_do(s, &c, &r);
 }
 
+void side_meet(struct side *s, const struct side_info *peer)
+{
+	struct call c = {.fn = FN_PEER, .info = *peer};
+	struct reply r;
+
+	s->peer = *peer;
+	side_do(s, &c, &r);
+}
+
 int side_init(struct side *s)
 {
 	return plain_call(s, FN_INIT);
@@ -717,15 +726,6 @@ static void open_side(struct side *s, const struct pair_attr *attr)
 	s->info = r.info;
 }
 
-static void introduce(struct side *s, const struct side *other)
-{
-	struct call c = {.fn = FN_PEER, .info = other->info};
-	struct reply r;
-
-	s->peer = other->info;
-	side_do(s, &c, &r);
-}
-
 void pair_open(struct pair *p, const struct pair_attr *attr)
 {
 	/* B first: its process must exist before this one opens a device. */
@@ -733,8 +733,8 @@ void pair_open(struct pair *p, const struct pair_attr *attr)
 	start(&p->a, 0, false);
 	open_side(&p->b, attr);
 	open_side(&p->a, attr);
-	introduce(&p->a, &p->b);
-	introduce(&p->b, &p->a);
+	side_meet(&p->a, &p->b.info);
+	side_meet(&p->b, &p->a.info);
 }
 
 void pair_make(struct pair *p, const struct pair_attr *attr)

@@ -124,6 +124,9 @@ uint64_t device_counter(struct ibv_context *ctx, const char *name);
 /* All access rights that the device has. */
 unsigned all_access(struct ibv_context *ctx);
 
+/* Names the queue pair that side_rtr connects to; pair_open has named the other side's. */
+void side_meet(struct side *s, const struct side_info *peer);
+
 /* Calls on a side. The int ones give what the verb returned; errno travels with it. */
 int side_init(struct side *s);
 int side_rtr(struct side *s);

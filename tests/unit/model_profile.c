@@ -63,7 +63,12 @@ static void expect_error(const char *text, int rc, const char *message)
 	cr_expect_str_eq(err, want);
 }
 
-Test(model_profile, empty_file_is_the_defaults)
+Test(model_profile, empty_file)
+{
+	expect_error("", -EINVAL, ": empty");
+}
+
+Test(model_profile, comment_alone_is_the_defaults)
 {
 	struct profile p = loaded("; nothing\n"), defaults;
 

@@ -133,8 +133,21 @@ static void device_defaults(struct fab_device_config *dev)
 	}
 }
 
+/* The profile of the next device. Read once, however many devices have it: it may be a pipe. */
+static int next_profile(struct fab_config *cfg, const char **names, const char *profile)
+{
+	struct profile *p = &cfg->devices[cfg->num_devices].profile;
+	names[cfg->num_devices] = profile;
+	for (uint32_t i = 0; i < cfg->num_devices; i++)
+		if (strcmp(names[i], profile) == 0) {
+			*p = cfg->devices[i].profile;
+			return 0;
+		}
+	return load_profile(profile, p);
+}
+
 /* Adds one "NAME" or "NAME=PROFILE" of -d. */
-static int add_device(struct fab_config *cfg, char *item, const char *profile)
+static int add_device(struct fab_config *cfg, const char **names, char *item, const char *profile)
 {
 	char *equals = strchr(item, '=');
 	if (equals) {
@@ -154,7 +167,7 @@ static int add_device(struct fab_config *cfg, char *item, const char *profile)
 	struct fab_device_config *dev = &cfg->devices[cfg->num_devices];
 	device_defaults(dev);
 	strcpy(dev->name, item);
-	int rc = load_profile(profile, &dev->profile);
+	int rc = next_profile(cfg, names, profile);
 	cfg->num_devices += !rc;
 	return rc;
 }
@@ -162,10 +175,11 @@ static int add_device(struct fab_config *cfg, char *item, const char *profile)
 static int devices_from_options(struct fab_config *cfg, const char *devices, const char *profile)
 {
 	char *list = strdup(devices), *rest = list;
+	const char *names[FAB_DEVICES_MAX];
 	cfg->devices = calloc(FAB_DEVICES_MAX, sizeof(*cfg->devices));
 	int rc = list && cfg->devices ? 0 : complain("out of memory");
 	while (!rc && rest)
-		rc = add_device(cfg, strsep(&rest, ","), profile);
+		rc = add_device(cfg, names, strsep(&rest, ","), profile);
 	free(list);
 	return rc;
 }
