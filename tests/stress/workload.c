@@ -263,9 +263,13 @@ static void run(uint32_t use_seed, unsigned ops)
 
 int main(int argc, char **argv)
 {
-	unsigned ops = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : test_count("workload_ops");
+	bool lossy = getenv("SIMHCA_WIRE_TEST"); /* waits for timeouts: fewer */
+	unsigned ops =
+	    argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : test_count(lossy ? "lossy_ops" : "workload_ops");
 	uint32_t first = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 1;
-	uint32_t seeds = argc > 1 ? 1 : test_count("workload_seeds");
+	uint32_t seeds = argc > 1 ? 1 : test_count(lossy ? "lossy_seeds" : "workload_seeds");
+
+	setlinebuf(stdout);
 
 	for (seed = first; seed < first + seeds; seed++) {
 		rng = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
