@@ -109,16 +109,22 @@ static bool complete_acknowledged(struct hca_qp *qp)
 	return complete_until(qp, psn_add(qp->una_psn, PSN_MASK));
 }
 
+/* The peer answers, whether or not it is the answer to everything: the retry counter begins anew. */
+static void heard(struct hca_qp *qp)
+{
+	qp->retry_left = qp->attr.retry_cnt;
+	qp->lost = qp->unanswered = false;
+	qp->progress++;
+}
+
 /* The peer has made progress up to psn. Stale and impossible numbers are ignored. */
 static bool progress(struct hca_qp *qp, uint32_t psn)
 {
 	if (psn_diff(psn, qp->una_psn) < 0 || psn_diff(psn, qp->next_psn) >= 0)
 		return false;
 	qp->una_psn = psn_add(psn, 1);
-	qp->retry_left = qp->attr.retry_cnt;
 	qp->rnr_left = qp->attr.rnr_retry;
-	qp->lost = qp->unanswered = false;
-	qp->progress++;
+	heard(qp);
 	return true;
 }
 
@@ -173,6 +179,7 @@ static bool nak_progress(struct hca_qp *qp, const struct pkt *p)
 
 	if (psn_diff(p->psn, qp->una_psn) < 0 || psn_diff(p->psn, qp->next_psn) >= 0)
 		return false;
+	heard(qp);
 	if (progress(qp, before))
 		complete_acknowledged(qp);
 	return true;
@@ -293,6 +300,8 @@ void completer_read(struct hca_qp *qp, struct pkt *p)
 	if (p->payload_B > w->length - w->resp_B)
 		return;
 	count_shared(qp->slot, CTR_RX_BYTES, p->payload_B);
+	/* A later message may have been acknowledged already; then this moves no sequence number. */
+	heard(qp);
 	bool ok = place(qp, w, w->resp_B, pkt_payload(p), p->payload_B);
 	progress(qp, psn_add(p->psn, p->psn_count - 1));
 	w->resp_B += p->payload_B;
