@@ -13,13 +13,18 @@ LIMIT_S = 5
 
 
 def start_pair(fabric, port):
+    """Both sides, connected to each other: a server whose client dies before that rightly waits for another."""
     args = ["ib_write_bw", "-p", str(port.number), "-s", "65536", "-D", "20"]
     server = fabric.start(args)
     limit = time.monotonic() + slow(10)
     while not listening(port.number):
         check(server.p.poll() is None and time.monotonic() < limit, "no server: %s" % server.tell())
         time.sleep(0.005)
-    return server, fabric.start(args + ["127.0.0.1"])
+    client = fabric.start(args + ["127.0.0.1"])
+    while listening(port.number):  # it stops with the first client
+        check(client.p.poll() is None and time.monotonic() < limit, "no client: %s" % client.tell())
+        time.sleep(0.001)
+    return server, client
 
 
 def in_data_phase(fabric, limit_s):
