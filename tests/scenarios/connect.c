@@ -363,39 +363,29 @@ static int rtr_with(struct pair *p, struct ibv_qp *qp, uint8_t depth)
 	return ibv_modify_qp(qp, &rtr, RTR_MASK);
 }
 
-static struct ibv_qp *one_more_qp(struct pair *p)
-{
-	struct ibv_qp_init_attr init = {
-	    .send_cq = p->a.scq, .recv_cq = p->a.rcq, .cap = pair_attr(0, 8).cap, .qp_type = IBV_QPT_RC};
-	struct ibv_qp *qp = ibv_create_qp(p->a.pd, &init);
-
-	must(qp);
-	return qp;
-}
-
 /* Runs on a profile with a responder budget of 16 for the whole device. */
 Test(G5, responder_budget_of_the_device)
 {
 	struct pair p;
 
 	open_pair(&p);
-	struct ibv_qp *first = one_more_qp(&p), *second = one_more_qp(&p);
+	struct ibv_qp *first = side_qp(&p.a, p.a.rcq), *second = side_qp(&p.a, p.a.rcq);
 
 	ok(rtr_with(&p, first, 16));
 	cr_assert_eq(rtr_with(&p, second, 16), EINVAL);
 	ok(ibv_destroy_qp(first));
 	ok(ibv_destroy_qp(second));
 
-	first = one_more_qp(&p);
-	second = one_more_qp(&p);
+	first = side_qp(&p.a, p.a.rcq);
+	second = side_qp(&p.a, p.a.rcq);
 	ok(rtr_with(&p, first, 8));
 	ok(rtr_with(&p, second, 8));
-	struct ibv_qp *third = one_more_qp(&p);
+	struct ibv_qp *third = side_qp(&p.a, p.a.rcq);
 
 	cr_assert_eq(rtr_with(&p, third, 1), EINVAL);
 	ok(ibv_destroy_qp(third));
 	ok(ibv_destroy_qp(first)); /* gives its share back */
-	third = one_more_qp(&p);
+	third = side_qp(&p.a, p.a.rcq);
 	ok(rtr_with(&p, third, 8));
 	ok(ibv_destroy_qp(second));
 	ok(ibv_destroy_qp(third));

@@ -22,16 +22,6 @@ struct game {
 	_Atomic bool stop;
 };
 
-static struct ibv_qp *one_more_qp(struct pair *p)
-{
-	struct ibv_qp_init_attr init = {
-	    .send_cq = p->a.scq, .recv_cq = p->a.scq, .cap = pair_attr(0, 8).cap, .qp_type = IBV_QPT_RC};
-	struct ibv_qp *qp = ibv_create_qp(p->a.pd, &init);
-
-	must(qp);
-	return qp;
-}
-
 /* What it returns depends on the state that the other thread has just put the queue pair in. */
 static void post_on_cycled(struct game *g)
 {
@@ -105,7 +95,7 @@ static void play(void (*round)(struct game *g, int i))
 	attr.timestamps = true;
 	attr.cqe = 256;
 	pair_make(&g.p, &attr);
-	g.cycled = one_more_qp(&g.p);
+	g.cycled = side_qp(&g.p.a, g.p.a.scq);
 	alarm((unsigned)patience_ms(10000) / 1000); /* a deadlock ends here */
 	must(!pthread_create(&holder, NULL, hold_the_cq, &g));
 	for (int i = 0; i < ROUNDS; i++) {
@@ -121,7 +111,7 @@ static void play(void (*round)(struct game *g, int i))
 
 static void destroy_round(struct game *g, int i)
 {
-	struct ibv_qp *qp = one_more_qp(&g->p);
+	struct ibv_qp *qp = side_qp(&g->p.a, g->p.a.scq);
 
 	(void)i;
 	begin_call(g);

@@ -127,23 +127,13 @@ Test(misdirected, peer_expects_the_middle)
 	}
 }
 
-static struct ibv_qp *third_qp(struct pair *p)
-{
-	struct ibv_qp_init_attr init = {
-	    .send_cq = p->a.scq, .recv_cq = p->a.rcq, .cap = pair_attr(0, 8).cap, .qp_type = IBV_QPT_RC};
-	struct ibv_qp *qp = ibv_create_qp(p->a.pd, &init);
-
-	must(qp);
-	return qp;
-}
-
 Test(misdirected, peer_is_connected_elsewhere)
 {
 	for (int i = 0; i < KINDS; i++) {
 		struct pair p;
 
 		open_sides(&p);
-		struct ibv_qp *third = third_qp(&p);
+		struct ibv_qp *third = side_qp(&p.a, p.a.rcq);
 		struct side_info other = p.a.info; /* the PSN too: only the number is another one */
 
 		other.qpn = third->qp_num;

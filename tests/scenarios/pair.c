@@ -679,6 +679,16 @@ uint32_t side_reg(struct side *s, uint32_t off, uint32_t len, unsigned access, b
 	return r.rkey;
 }
 
+struct ibv_qp *side_qp(struct side *s, struct ibv_cq *recv_cq)
+{
+	struct ibv_qp_init_attr init = {
+	    .send_cq = s->scq, .recv_cq = recv_cq, .cap = pair_attr(0, 8).cap, .qp_type = IBV_QPT_RC};
+	struct ibv_qp *qp = ibv_create_qp(s->pd, &init);
+
+	must(qp);
+	return qp;
+}
+
 int64_t side_now_ps(struct side *s)
 {
 	struct call c = {.fn = FN_NOW};

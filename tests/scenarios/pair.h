@@ -147,6 +147,8 @@ int side_event(struct side *s, int timeout_ms);
 /* Registers a part of the buffer once more, in another PD if asked; gives the rkey. */
 uint32_t side_reg(struct side *s, uint32_t off, uint32_t len, unsigned access, bool other_pd);
 int side_destroy_qp(struct side *s);
+/* One more RC queue pair of a local side, receiving into that CQ; in RESET, and the caller's to destroy. */
+struct ibv_qp *side_qp(struct side *s, struct ibv_cq *recv_cq);
 /* The model clock of the side's thread (ibv_query_rt_values_ex). */
 int64_t side_now_ps(struct side *s);
 
